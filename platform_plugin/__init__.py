@@ -1,0 +1,1 @@
+"""Spark ML stages whose predictions run on Ray actors with vLLM engines."""

@@ -1,0 +1,215 @@
+"""The bridge of a RayDP session: Arrow tables through the object store of the node that a Spark task runs on.
+
+Both directions are Spark tasks that talk to Ray actors. RayDP's own ``from_spark`` is not used: it persists and
+counts the frame, copies each partition through the executor's heap, and fails for the rest of the session after one
+executor restart; its ``to_spark`` goes through pandas (maps, nullable integers and empty frames are lost).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from platform_plugin.connection import Connection
+from platform_plugin.errors import HandOffError, SchemaError
+
+if TYPE_CHECKING:
+    import ray.data
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+BLOCK_BYTES = 16 * 2**20
+ROWS_PER_BATCH = 10_000
+ANSWERS = "__pp_answers_"
+
+
+class Sink:
+    """Keeps pushed tables in its node's object store. Runs on: Ray actor, one a node."""
+
+    def __init__(self) -> None:
+        self._refs: dict[str, Any] = {}
+
+    def put(self, token: str, table: pa.Table) -> None:
+        """Keep `table`; the actor is its owner, so it lives no longer than the actor."""
+        import ray
+
+        self._refs[token] = ray.put(table)
+
+    def take(self, tokens: list[str]) -> list[Any]:
+        """Return the references of `tokens`, dropping those of attempts that Spark gave up."""
+        refs, self._refs = [self._refs[t] for t in tokens], {}
+        return refs
+
+
+class Holder:
+    """Keeps the references of one answered dataset until its frame is released. Runs on: Ray actor."""
+
+    def __init__(self) -> None:
+        self._refs: list[Any] = []
+
+    def hold(self, refs: list[Any]) -> int:
+        """Keep `refs` and return their number."""
+        self._refs = refs
+        return len(refs)
+
+    def get(self, index: int) -> list[Any]:
+        """Return the reference at `index`, in a list so that Ray hands on the reference, not the block."""
+        return [self._refs[index]]
+
+
+class RaydpBridge:
+    """Spark -> Ray -> Spark by way of actors; for sessions whose executors run on Ray's nodes. Runs on: driver."""
+
+    def check(self, schema: StructType) -> None:
+        """Raise SchemaError for columns that cannot cross."""
+        names = [f.name for f in schema.fields]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise SchemaError(f"columns {twice} stand twice in the frame; rename or drop one of each pair.")
+        if not names:
+            raise SchemaError("a frame without columns cannot cross to Ray: its rows would be lost.")
+        for field in schema.fields:
+            bad = _cannot_cross(field.dataType)
+            if bad:
+                raise SchemaError(
+                    f"column {field.name!r} of type {field.dataType.simpleString()} cannot cross to Ray ({bad}); "
+                    "cast it or leave it out."
+                )
+
+    @contextmanager
+    def to_ray(self, requests: DataFrame) -> Iterator[ray.data.Dataset]:
+        """Push the rows to Ray in one Spark action, in the order of the partitions."""
+        import ray
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self.check(requests.schema)
+        connection = Connection.of_driver()
+        nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"]]
+        run = uuid.uuid4().hex[:12]
+        names = {node: f"__pp_sink_{run}_{node[:8]}" for node in nodes}
+        sinks = {node: _actor(Sink, names[node], node) for node in nodes}
+        try:
+            pushed = requests.mapInArrow(
+                _pusher(connection, names), "node string, token string, rows bigint"
+            ).collect()
+            refs: dict[str, Any] = {}
+            for node, sink in sinks.items():
+                tokens = [r.token for r in pushed if r.node == node]
+                refs.update(zip(tokens, ray.get(sink.take.remote(tokens)), strict=True))
+            blocks = [refs[r.token] for r in pushed]
+            if not blocks:
+                blocks = [ray.put(to_arrow_schema(requests.schema).empty_table())]
+            yield ray.data.from_arrow_refs(blocks)
+        finally:
+            for sink in sinks.values():
+                ray.kill(sink)
+
+    def to_spark(self, answers: ray.data.Dataset, schema: StructType, spark: SparkSession) -> DataFrame:
+        """Return the dataset's rows as a frame of `schema`; see `Bridge.to_spark`."""
+        import ray
+
+        connection = Connection.of_driver()
+        name = f"{ANSWERS}{uuid.uuid4().hex[:12]}"
+        holder = _actor(Holder, name)
+        blocks = ray.get(holder.hold.remote(answers.to_arrow_refs()))
+        _holders[name] = holder
+        if not blocks:
+            return spark.createDataFrame([], schema).alias(name)
+        index = spark.range(0, blocks, 1, blocks)
+        return index.mapInArrow(_fetcher(connection, name, schema), schema).alias(name)
+
+    def release(self, frame: DataFrame) -> None:
+        """Drop the answers behind `frame`; evaluating it afterwards fails."""
+        import ray
+
+        plan = frame._jdf.queryExecution().analyzed().toString()
+        for name in [n for n in _holders if n in plan]:
+            ray.kill(_holders.pop(name))
+
+
+BRIDGE = RaydpBridge
+_holders: dict[str, Any] = {}
+
+
+def _actor(kind: type, name: str, node: str | None = None) -> Any:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    options: dict[str, Any] = {"name": name, "num_cpus": 0}
+    if node is not None:
+        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(kind).options(**options).remote()
+
+
+def _pusher(connection: Connection, names: dict[str, str]) -> Any:
+    def push(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs on: Spark executor. Sends blocks of about 16 MB and yields one receipt a block."""
+        ray = connection.open()
+        node = ray.get_runtime_context().get_node_id()
+        if node not in names:
+            raise HandOffError(
+                f"a Spark executor runs on node {node}, which joined Ray after the hand-off began; run it again."
+            )
+        sink = ray.get_actor(names[node])
+
+        def send(block: list[pa.RecordBatch]) -> pa.RecordBatch:
+            table, token = pa.Table.from_batches(block), uuid.uuid4().hex
+            ray.get(sink.put.remote(token, table))
+            return pa.RecordBatch.from_pydict({"node": [node], "token": [token], "rows": [table.num_rows]})
+
+        block: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if batch.num_rows:
+                block.append(batch)
+                size += batch.nbytes
+            if size >= BLOCK_BYTES:
+                yield send(block)
+                block, size = [], 0
+        if block:
+            yield send(block)
+
+    return push
+
+
+def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    target = to_arrow_schema(schema)
+
+    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs on: Spark executor. Yields the blocks whose numbers come in."""
+        ray = connection.open()
+        try:
+            holder = ray.get_actor(name)
+        except ValueError as exc:
+            raise HandOffError(
+                "the answers of this frame were released, or the session that made them has ended; "
+                "run transform again, or write the frame before you release it."
+            ) from exc
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                block = ray.get(ray.get(holder.get.remote(index))[0])
+                # A block without rows may come without a schema.
+                if block.num_rows:
+                    yield from block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH)
+
+    return fetch
+
+
+def _cannot_cross(kind: DataType) -> str | None:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.YearMonthIntervalType):
+        return "Arrow has no year-month interval that Spark reads back"
+    if isinstance(kind, t.ArrayType):
+        return "an array of void" if isinstance(kind.elementType, t.NullType) else _cannot_cross(kind.elementType)
+    if isinstance(kind, t.MapType):
+        return _cannot_cross(kind.keyType) or _cannot_cross(kind.valueType)
+    if isinstance(kind, t.StructType):
+        return next((bad for f in kind.fields if (bad := _cannot_cross(f.dataType))), None)
+    return None

@@ -1,0 +1,38 @@
+"""How a Spark Python worker reaches the Ray cluster of its driver."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The address of the driver's cluster; pickles into the functions that Spark runs. Holds no token."""
+
+    address: str
+    namespace: str
+    auth_mode: str | None
+
+    @classmethod
+    def of_driver(cls) -> Self:
+        """Return the cluster that this process is connected to. Runs on: driver."""
+        import ray
+
+        context = ray.get_runtime_context()
+        return cls(context.gcs_address, context.namespace, os.environ.get("RAY_AUTH_MODE"))
+
+    def open(self) -> Any:
+        """Connect, once a Python worker, and return the module `ray`. Runs on: Spark executor."""
+        # A JVM that was started before ray.init gives its workers no RAY_AUTH_MODE: they would fail after 20 s.
+        if self.auth_mode is not None:
+            os.environ["RAY_AUTH_MODE"] = self.auth_mode
+        import ray
+
+        if not ray.is_initialized():
+            ray.init(
+                address=self.address, namespace=self.namespace, log_to_driver=False, logging_level=logging.ERROR
+            )
+        return ray

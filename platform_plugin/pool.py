@@ -1,0 +1,220 @@
+"""The engine pool: each engine is one Ray Serve application, named after its signature.
+
+Engines stay warm between transforms and are shared by stages, threads and notebook cells. What runs inside a replica
+is `replica`'s; what a transform asks of it is `inference`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from platform_plugin import session
+from platform_plugin.config import Placement, Replicas
+from platform_plugin.credentials import publish
+from platform_plugin.engines import EngineSpec
+from platform_plugin.errors import EngineStartError, PlacementError
+from platform_plugin.replica import Replica
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "pp-"
+# Batches that one replica takes at once: enough that the engine's own scheduler always has a queue.
+BATCHES_PER_REPLICA = 64
+POLL_S = 1.0
+
+_lock = threading.Lock()
+_ranges: dict[str, Replicas] = {}
+_credentials: Any = None
+
+
+def app_name(spec: EngineSpec) -> str:
+    """Return the name of the engine's application: readable, and equal exactly for equal engines."""
+    model = re.sub(r"[^a-zA-Z0-9.]+", "-", spec.config.model)[-24:].strip("-")
+    return f"{PREFIX}{spec.config.engine}-{model}-{spec.config.signature()}"
+
+
+def start(spec: EngineSpec, replicas: Replicas) -> str:
+    """Deploy the engine, or find it warm, and wait until it is ready; return the application's name.
+
+    Runs on: driver. A wider range than that of the running engine widens it in place.
+
+    Raises:
+        PlacementError: no node of this machine's cluster could ever hold a replica.
+        EngineStartError: the engine's own words, once; or what it waited for, after ``start_timeout_s``.
+    """
+    from ray import serve
+
+    name = app_name(spec)
+    with _lock:
+        _check_placement(spec.placement())
+        status = _status(name)
+        wanted = _widest(_ranges.get(name), replicas) if status else replicas
+        if status not in ("RUNNING", "DEPLOYING") or wanted != _ranges.get(name):
+            _deploy(spec, name, wanted)
+            _ranges[name] = wanted
+    handle = serve.get_app_handle(name)
+    try:
+        _wait(handle, name, replicas.start_timeout_s)
+    except EngineStartError:
+        release(name)
+        raise
+    return name
+
+
+def release(name: str) -> None:
+    """Stop one engine and its processes."""
+    from ray import serve
+
+    _ranges.pop(name, None)
+    serve.delete(name)
+
+
+def release_engines() -> list[str]:
+    """Stop the engines that this project runs on the connected cluster, and return their names. Runs on: driver."""
+    from ray import serve
+
+    names = [name for name in serve.status().applications if name.startswith(PREFIX)] if _serving() else []
+    for name in names:
+        release(name)
+    return names
+
+
+def shut_down() -> None:
+    """Stop all engines and Serve itself; for the session that started Ray."""
+    from ray import serve
+
+    global _credentials
+    _ranges.clear()
+    _credentials = None
+    if _serving():
+        serve.shutdown()
+
+
+def _deploy(spec: EngineSpec, name: str, replicas: Replicas) -> None:
+    from ray import serve
+
+    global _credentials
+    if not _serving():
+        serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
+    running = session.current()
+    if _credentials is None and not (running and running.owns_ray):
+        _credentials = publish()
+    placement = spec.placement()
+    options: dict[str, Any] = {"num_cpus": placement.num_cpus, "num_gpus": placement.num_gpus}
+    groups: dict[str, Any] = {}
+    if placement.bundles:
+        groups = {
+            "placement_group_bundles": [dict(b) for b in placement.bundles],
+            "placement_group_strategy": placement.strategy,
+        }
+        options = {"num_cpus": placement.bundles[0].get("CPU", 0), "num_gpus": 0}
+    deployment = serve.deployment(
+        Replica,
+        name=name,
+        ray_actor_options=options,
+        max_ongoing_requests=BATCHES_PER_REPLICA,
+        max_constructor_retry_count=1,
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=10,
+        health_check_period_s=2,
+        autoscaling_config={
+            "min_replicas": 0,
+            "initial_replicas": replicas.min_replicas,
+            "max_replicas": replicas.max_replicas,
+            "downscale_to_zero_delay_s": replicas.idle_timeout_s,
+            "downscale_delay_s": replicas.idle_timeout_s,
+            "upscale_delay_s": 1.0,
+            "look_back_period_s": 2.0,
+            "target_ongoing_requests": 4,
+        },
+        **groups,
+    )
+    target = serve.RunTarget(deployment.bind(spec), name=name, route_prefix=None)
+    serve.run_many([target], wait_for_applications_running=False)
+
+
+def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
+    began = time.monotonic()
+    response = handle.ready.remote()
+    while True:
+        try:
+            response.result(timeout_s=POLL_S)
+            return
+        except TimeoutError:
+            pass
+        except Exception as exc:
+            raise _start_error(exc) from exc
+        from ray import serve
+
+        app = serve.status().applications.get(name)
+        waited = time.monotonic() - began
+        if app is None or app.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+            raise EngineStartError(f"engine {name} could not be deployed: {_message(app)}")
+        if waited > timeout_s:
+            raise EngineStartError(
+                f"engine {name} is not ready after startTimeout={timeout_s:g} s; {_message(app)}\n"
+                "Raise startTimeout if the model is still loading, or give the cluster what the replica asks for."
+            )
+
+
+def _start_error(exc: Exception) -> EngineStartError:
+    cause = getattr(exc, "cause", None) or exc
+    if isinstance(cause, EngineStartError):
+        return EngineStartError(*cause.args)
+    return EngineStartError(f"the engine's process ended while it started: {type(exc).__name__}: {exc}")
+
+
+def _message(app: Any) -> str:
+    if app is None:
+        return "its application is gone"
+    texts = [app.message, *(d.message for d in app.deployments.values())]
+    return " ".join(t for t in texts if t) or f"its status is {app.status}"
+
+
+def _status(name: str) -> str | None:
+    from ray import serve
+
+    if not _serving():
+        return None
+    app = serve.status().applications.get(name)
+    return str(app.status.value) if app else None
+
+
+def _serving() -> bool:
+    import ray
+
+    return ray.is_initialized() and any(
+        a.get("name") == "SERVE_CONTROLLER_ACTOR" for a in ray.util.list_named_actors(all_namespaces=True)
+    )
+
+
+def _widest(running: Replicas | None, wanted: Replicas) -> Replicas:
+    if running is None:
+        return wanted
+    low = max(running.min_replicas, wanted.min_replicas)
+    high = max(running.max_replicas, wanted.max_replicas)
+    return running.model_copy(update={"min_replicas": low, "max_replicas": high})
+
+
+def _check_placement(placement: Placement) -> None:
+    import ray
+
+    running = session.current()
+    if running is None or not running.owns_ray:
+        return  # a joined cluster may grow; startTimeout is the limit there
+    nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+    bundles = placement.bundles or ({"CPU": placement.num_cpus, "GPU": placement.num_gpus},)
+    for bundle in bundles:
+        if not any(all(node.get(k, 0) >= v for k, v in bundle.items()) for node in nodes):
+            there = {k: sum(n.get(k, 0) for n in nodes) for k in ("CPU", "GPU")}
+            raise PlacementError(
+                f"a replica needs {bundle}, and no node of this cluster has that (in all: {there}).\n"
+                "Choose a smaller model or tensorParallelSize, or join a cluster with ray_address."
+            )

@@ -1,0 +1,289 @@
+"""Spark on Ray: the session whose frames an LLM stage can hand to Ray.
+
+Everything that makes RayDP, JDK 17, Ray's workers and Spark's Python workers agree stands here and nowhere else.
+Engines do not belong here (see `pool`), nor does the hand-off itself (see `bridges`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from platform_plugin import shipping
+from platform_plugin.errors import SessionError
+from platform_plugin.jdk import use_java
+from platform_plugin.profiles import conf_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+# RayDP and Spark reach into these packages by reflection; without them the app master dies in its first hand-off.
+OPEN_PACKAGES = (
+    "java.lang java.lang.invoke java.lang.reflect java.io java.math java.net java.nio java.text java.time "
+    "java.util java.util.concurrent sun.nio.ch sun.util.calendar"
+).split()
+ADD_OPENS = " ".join(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in OPEN_PACKAGES)
+
+ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+    # A busy machine answers Serve's queue probes late; the default of 0.1 s fills the log with warnings.
+    "RAY_SERVE_QUEUE_LENGTH_RESPONSE_DEADLINE_S": "5",
+    # Ray's workers run niced, so an engine starves beside anything else on its machine.
+    "RAY_worker_niceness": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+_current: SparkOnRay | None = None
+
+
+def current() -> SparkOnRay | None:
+    """Return the running session of this process, if there is one."""
+    return _current
+
+
+def spark_on_ray(
+    app_name: str = "platform-plugin",
+    executors: int = 1,
+    executor_cores: int = 1,
+    executor_memory: str = "1g",
+    conf: Mapping[str, str] | None = None,
+    ray_address: str | None = None,
+) -> SparkOnRay:
+    """Return a session of Spark on Ray: a context manager, or with ``start()`` and ``stop()`` in a notebook.
+
+    Runs on: driver. Starts Ray on this machine, or joins the cluster at `ray_address` ("auto", "host:port"), then
+    Spark on it through RayDP. What it started it stops, also after an exception.
+
+    Args:
+        app_name: shown in Spark's and Ray's pages.
+        executors: number of Spark executors, each a Ray actor.
+        executor_cores: cores of each.
+        executor_memory: heap of each, as Spark writes it ("4g").
+        conf: further Spark settings; they win over ``conf/spark-defaults.conf``.
+        ray_address: the Ray cluster to join; None starts one here (or uses the one this process is connected to).
+
+    Raises:
+        SessionError: another SparkSession is active, or Ray or Spark does not start.
+        MissingDependencyError: no JDK 17.
+
+    Example:
+        with spark_on_ray("nightly", executors=2) as spark:
+            predictions = pipeline.transform(spark.table("messages"))
+    """
+    return SparkOnRay(app_name, executors, executor_cores, executor_memory, dict(conf or {}), ray_address)
+
+
+class SparkOnRay:
+    """A session of Spark on Ray; made by `spark_on_ray`. One at a time in a process."""
+
+    def __init__(
+        self,
+        app_name: str,
+        executors: int,
+        executor_cores: int,
+        executor_memory: str,
+        conf: dict[str, str],
+        ray_address: str | None,
+    ) -> None:
+        self._app_name = app_name
+        self._executors = executors
+        self._executor_cores = executor_cores
+        self._executor_memory = executor_memory
+        self._conf = conf
+        self._ray_address = ray_address
+        self._started_ray = False
+        self._environment: dict[str, str | None] = {}
+        self.spark: SparkSession | None = None
+
+    @property
+    def owns_ray(self) -> bool:
+        """Whether this session started Ray, and so stops it with all engines on it."""
+        return self._started_ray
+
+    def __enter__(self) -> SparkSession:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> SparkSession:
+        """Start Ray and Spark and return the SparkSession. In a running session: return it again."""
+        global _current
+        if self.spark is not None:
+            return self.spark
+        _check_no_other_session()
+        use_java()
+        self._set_environment()
+        _current = self
+        atexit.register(self.stop)
+        try:
+            self._start_ray()
+            self.spark = self._start_spark()
+        except BaseException as exc:
+            self.stop()
+            if isinstance(exc, Exception) and not isinstance(exc, SessionError):
+                raise SessionError(
+                    f"Spark on Ray did not start: {type(exc).__name__}: {exc}\n"
+                    "Run `platform-plugin doctor` to see what is missing on this machine."
+                ) from exc
+            raise
+        return self.spark
+
+    def stop(self) -> None:
+        """Stop what `start` started: engines (where Ray is ours), Spark, Ray. Safe to call twice."""
+        global _current
+        import ray
+
+        if _current is not self:
+            return
+        import raydp
+
+        from platform_plugin import pool
+
+        try:
+            if ray.is_initialized() and self._started_ray:
+                pool.shut_down()
+            raydp.stop_spark()
+        except Exception:
+            logger.warning("Spark did not stop cleanly", exc_info=True)
+        finally:
+            self.spark = None
+            if self._started_ray:
+                ray.shutdown()
+                self._started_ray = False
+            self._restore_environment()
+            _current = None
+            atexit.unregister(self.stop)
+
+    def _start_ray(self) -> None:
+        import ray
+
+        if ray.is_initialized():
+            if self._ray_address is not None:
+                logger.warning("Ray is already connected; ray_address=%s is not used", self._ray_address)
+        else:
+            joined = self._ray_address is not None
+            cpus = max(os.cpu_count() or 1, self._executors * self._executor_cores + 2)
+            ray.init(
+                address=self._ray_address,
+                # Only logical: on one machine Spark's and the engines' shares overlap anyway.
+                num_cpus=None if joined else cpus,
+                include_dashboard=None if joined else False,
+                runtime_env=shipping.runtime_env() if joined else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=True,
+            )
+            self._started_ray = not joined
+        # Ray turned token authentication on in ray.init; what starts from here on must know.
+        self._environment.setdefault("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE"))
+
+    def _start_spark(self) -> SparkSession:
+        import raydp
+
+        spark: SparkSession = raydp.init_spark(
+            self._app_name,
+            self._executors,
+            self._executor_cores,
+            self._executor_memory,
+            configs=self._spark_conf(),
+        )
+        if not self._started_ray and self._ray_address is not None:
+            spark.sparkContext.addPyFile(str(shipping.archive()))
+        return spark
+
+    def _spark_conf(self) -> dict[str, str]:
+        conf = dict(_read_defaults(conf_dir() / "spark-defaults.conf"))
+        log4j = conf_dir() / "log4j2.properties"
+        conf["spark.log4j.config.file.name"] = str(log4j)
+        if self._started_ray:
+            # On one machine the executors' cores would only keep the engines from being placed.
+            conf["spark.ray.raydp_spark_executor.actor.resource.cpu"] = "0"
+            # The user's own modules, as this process sees them.
+            conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(p for p in _import_path() if p)
+        conf.update(self._conf)
+        for who in ("driver", "executor"):
+            key = f"spark.{who}.extraJavaOptions"
+            conf[key] = f"{ADD_OPENS} {conf.get(key, '')}".strip()
+        conf["spark.ray.raydp_app_master.extraJavaOptions"] = ADD_OPENS
+        return conf
+
+    def _set_environment(self) -> None:
+        wanted = dict(ENVIRONMENT)
+        if self._ray_address is None:
+            wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+        for name, value in wanted.items():
+            self._environment[name] = os.environ.get(name)
+            if name.startswith("PYSPARK") or name not in os.environ:
+                os.environ[name] = value
+
+    def _restore_environment(self) -> None:
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment = {}
+
+
+def check(spark: SparkSession) -> None:
+    """Raise SessionError unless `spark` runs on Ray, so that its frames can be handed over."""
+    import ray
+
+    context: Any = getattr(spark, "_sc", None)
+    if context is None or not str(context.master).startswith("ray") or not ray.is_initialized():
+        raise SessionError(
+            f"this SparkSession (master {context.master if context else 'remote'}) does not run on Ray, so its rows "
+            "cannot be handed to an engine.\n"
+            "Start it with `with spark_on_ray(...) as spark:` from platform_plugin; stop the other session first."
+        )
+
+
+def _check_no_other_session() -> None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if _current is not None:
+        raise SessionError("a Spark-on-Ray session is running in this process already; stop() it first.")
+    active: Any = SparkContext._active_spark_context
+    if SparkSession.getActiveSession() is not None or active is not None:
+        raise SessionError(
+            f"a SparkSession is active in this process (master {active.master if active else 'remote'}), and RayDP "
+            "did not start it: Spark cannot move to Ray while it runs.\n"
+            "Call spark.stop() first and use the session that spark_on_ray() returns."
+        )
+    gateway: Any = SparkContext._gateway
+    if gateway is not None and not hasattr(gateway.jvm.org.apache.spark.deploy.raydp, "RayAppMaster"):
+        # The JVM of a stopped plain session lacks RayDP's classes, and a JVM's classpath is fixed: start anew.
+        gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait(timeout=10)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _read_defaults(path: Path) -> list[tuple[str, str]]:
+    lines = (line.strip() for line in path.read_text().splitlines())
+    pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    return [(key, value.strip()) for key, value in pairs]
+
+
+def _import_path() -> list[str]:
+    main = sys.modules.get("__main__")
+    home = getattr(main, "__file__", None)
+    own = [str(Path(home).resolve().parent)] if home else [str(Path.cwd())]
+    return [*own, *(p for p in sys.path if p and "site-packages" not in p and Path(p).is_dir())]

@@ -1,0 +1,9 @@
+"""The Spark ML face: each stage at the path ``platform_plugin.stages.<Class>``, which is written in saved pipelines."""
+
+from platform_plugin.stages.predictor import LLMPredictor
+
+__all__ = ["LLMPredictor"]
+
+for _name in __all__:
+    # Spark saves a stage under its module's path, and a JVM twin has the same one: it must not name our files.
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,292 @@
+"""The params of the stages: JSON values only, so that pipelines save, load and copy in a fresh process.
+
+camelCase stops in this folder. What goes into an engine (`samplingParams`, `engineArgs`) is spelled as the engine
+spells it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Self
+
+from pyspark.ml.param import Param, Params, TypeConverters
+
+from platform_plugin.errors import ConfigError, near
+
+DEFAULTS: dict[str, Any] = {
+    "chatTemplate": "auto",
+    "outputCol": "prediction",
+    "model": "smollm2-135m",
+    "engine": "vllm",
+    "engineArgs": {},
+    "samplingParams": {},
+    "handleInvalid": "keep",
+    "deduplicate": "auto",
+    "prefixOrdering": True,
+    "batchSize": 64,
+    "minReplicas": 1,
+    "maxReplicas": 1,
+    "idleTimeout": 300.0,
+    "startTimeout": 600.0,
+    "handOff": "auto",
+    "trustRemoteCode": False,
+}
+
+
+def json_dict(value: Any) -> dict[str, Any]:
+    """Convert a value to a dict of plain JSON values, or say why it is none."""
+    if not isinstance(value, dict):
+        raise ConfigError(f"{value!r} is a {type(value).__name__}; a dict of JSON values is wanted.")
+    try:
+        made = json.loads(json.dumps(value, allow_nan=False, default=_plain))
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(
+            f"{value!r} does not go into JSON ({exc}); a stage is saved as JSON, so it takes numbers, strings, "
+            "booleans, lists and dicts only."
+        ) from exc
+    assert isinstance(made, dict)
+    return made
+
+
+def one_of(*words: str) -> Any:
+    """Return a converter that takes only these words."""
+
+    def convert(value: Any) -> str:
+        if value not in words:
+            raise ConfigError(f"{value!r} is not one of {', '.join(words)}.{near(str(value), words)}")
+        return str(value)
+
+    return convert
+
+
+def at_least(least: float, convert: Any) -> Any:
+    """Return a converter that takes only numbers from `least` on."""
+
+    def check(value: Any) -> Any:
+        made = convert(value)
+        if made < least:
+            raise ConfigError(f"{value!r} is less than {least:g}, the least that this param takes.")
+        return made
+
+    return check
+
+
+def deduplicate(value: Any) -> str:
+    """Convert True, False or "auto" to the word that is saved."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(one_of("auto", "true", "false")(value))
+
+
+def _plain(value: Any) -> Any:
+    # numpy scalars and arrays: what a user computed rather than wrote.
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is in it")
+
+
+def _text(name: str, doc: str) -> Param[str]:
+    return Param(Params._dummy(), name, doc, TypeConverters.toString)
+
+
+class HasPrompt(Params):
+    """Where the request of a row comes from: exactly one of inputCol, promptTemplate and messagesCol."""
+
+    inputCol = _text("inputCol", "column with the user's message, string")
+    promptTemplate = _text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
+    messagesCol = _text("messagesCol", "column with the conversation, array<struct<role:string,content:string>>")
+    systemPrompt = _text("systemPrompt", "prepended as the system message")
+    chatTemplate = _text("chatTemplate", "auto: the model's own, where it has one; none: raw completion")
+    samplingParams = Param(
+        Params._dummy(),
+        "samplingParams",
+        "as vLLM spells them; over temperature 0 and max_tokens 256",
+        json_dict,
+    )
+
+    def getInputCol(self) -> str:
+        return self.getOrDefault(self.inputCol)
+
+    def setInputCol(self, value: str) -> Self:
+        return self._set(inputCol=value)
+
+    def getPromptTemplate(self) -> str:
+        return self.getOrDefault(self.promptTemplate)
+
+    def setPromptTemplate(self, value: str) -> Self:
+        return self._set(promptTemplate=value)
+
+    def getMessagesCol(self) -> str:
+        return self.getOrDefault(self.messagesCol)
+
+    def setMessagesCol(self, value: str) -> Self:
+        return self._set(messagesCol=value)
+
+    def getSystemPrompt(self) -> str:
+        return self.getOrDefault(self.systemPrompt)
+
+    def setSystemPrompt(self, value: str) -> Self:
+        return self._set(systemPrompt=value)
+
+    def getChatTemplate(self) -> str:
+        return self.getOrDefault(self.chatTemplate)
+
+    def setChatTemplate(self, value: str) -> Self:
+        return self._set(chatTemplate=value)
+
+    def getSamplingParams(self) -> dict[str, Any]:
+        return self.getOrDefault(self.samplingParams)
+
+    def setSamplingParams(self, value: dict[str, Any]) -> Self:
+        return self._set(samplingParams=value)
+
+
+class HasOutput(Params):
+    """Where the answers go, and what becomes of rows without one."""
+
+    outputCol = _text("outputCol", "column for the answer; it must not exist")
+    errorCol = _text("errorCol", "struct column for the error, null for good rows; default <outputCol>_error")
+    detailsCol = _text("detailsCol", "struct column for finish reason, tokens and seconds; left out where unset")
+    handleInvalid = Param(
+        Params._dummy(),
+        "handleInvalid",
+        "keep: a row that cannot be answered stays, with errorCol set; skip: it is left out",
+        one_of("keep", "skip"),
+    )
+
+    def getOutputCol(self) -> str:
+        return self.getOrDefault(self.outputCol)
+
+    def setOutputCol(self, value: str) -> Self:
+        return self._set(outputCol=value)
+
+    def getErrorCol(self) -> str:
+        if self.isDefined(self.errorCol):
+            return self.getOrDefault(self.errorCol)
+        return f"{self.getOutputCol()}_error"
+
+    def setErrorCol(self, value: str) -> Self:
+        return self._set(errorCol=value)
+
+    def getDetailsCol(self) -> str:
+        return self.getOrDefault(self.detailsCol)
+
+    def setDetailsCol(self, value: str) -> Self:
+        return self._set(detailsCol=value)
+
+    def getHandleInvalid(self) -> str:
+        return self.getOrDefault(self.handleInvalid)
+
+    def setHandleInvalid(self, value: str) -> Self:
+        return self._set(handleInvalid=value)
+
+
+class HasModel(Params):
+    """Which model answers, in which engine."""
+
+    model = _text("model", "a profile of conf/models, a local folder, or a hub id")
+    engine = _text("engine", "vllm, or echo for tests without a model")
+    engineArgs = Param(Params._dummy(), "engineArgs", "as vLLM spells them; over those of the profile", json_dict)
+    trustRemoteCode = Param(
+        Params._dummy(), "trustRemoteCode", "run code that comes with the model", TypeConverters.toBoolean
+    )
+
+    def getModel(self) -> str:
+        return self.getOrDefault(self.model)
+
+    def setModel(self, value: str) -> Self:
+        return self._set(model=value)
+
+    def getEngine(self) -> str:
+        return self.getOrDefault(self.engine)
+
+    def setEngine(self, value: str) -> Self:
+        return self._set(engine=value)
+
+    def getEngineArgs(self) -> dict[str, Any]:
+        return self.getOrDefault(self.engineArgs)
+
+    def setEngineArgs(self, value: dict[str, Any]) -> Self:
+        return self._set(engineArgs=value)
+
+    def getTrustRemoteCode(self) -> bool:
+        return self.getOrDefault(self.trustRemoteCode)
+
+    def setTrustRemoteCode(self, value: bool) -> Self:
+        return self._set(trustRemoteCode=value)
+
+
+class HasRun(Params):
+    """How the requests run: batches, replicas, hand-off."""
+
+    deduplicate = Param(
+        Params._dummy(),
+        "deduplicate",
+        "answer equal requests once; auto: where equal requests have equal answers (temperature 0, or a seed)",
+        deduplicate,
+    )
+    prefixOrdering = Param(
+        Params._dummy(), "prefixOrdering", "order requests for the engine's prefix cache", TypeConverters.toBoolean
+    )
+    batchSize = Param(Params._dummy(), "batchSize", "rows a call to an engine", at_least(1, TypeConverters.toInt))
+    minReplicas = Param(
+        Params._dummy(), "minReplicas", "replicas that a start brings up", at_least(0, TypeConverters.toInt)
+    )
+    maxReplicas = Param(Params._dummy(), "maxReplicas", "most replicas", at_least(1, TypeConverters.toInt))
+    idleTimeout = Param(
+        Params._dummy(), "idleTimeout", "seconds until an idle engine stops", at_least(0.1, TypeConverters.toFloat)
+    )
+    startTimeout = Param(
+        Params._dummy(), "startTimeout", "seconds that an engine may take to start", at_least(1, TypeConverters.toFloat)
+    )
+    handOff = Param(
+        Params._dummy(), "handOff", "auto, or raydp: the bridge between Spark and Ray", TypeConverters.toString
+    )
+
+    def getDeduplicate(self) -> str:
+        return self.getOrDefault(self.deduplicate)
+
+    def setDeduplicate(self, value: str | bool) -> Self:
+        return self._set(deduplicate=value)
+
+    def getPrefixOrdering(self) -> bool:
+        return self.getOrDefault(self.prefixOrdering)
+
+    def setPrefixOrdering(self, value: bool) -> Self:
+        return self._set(prefixOrdering=value)
+
+    def getBatchSize(self) -> int:
+        return self.getOrDefault(self.batchSize)
+
+    def setBatchSize(self, value: int) -> Self:
+        return self._set(batchSize=value)
+
+    def getMinReplicas(self) -> int:
+        return self.getOrDefault(self.minReplicas)
+
+    def setMinReplicas(self, value: int) -> Self:
+        return self._set(minReplicas=value)
+
+    def getMaxReplicas(self) -> int:
+        return self.getOrDefault(self.maxReplicas)
+
+    def setMaxReplicas(self, value: int) -> Self:
+        return self._set(maxReplicas=value)
+
+    def getIdleTimeout(self) -> float:
+        return self.getOrDefault(self.idleTimeout)
+
+    def setIdleTimeout(self, value: float) -> Self:
+        return self._set(idleTimeout=value)
+
+    def getStartTimeout(self) -> float:
+        return self.getOrDefault(self.startTimeout)
+
+    def setStartTimeout(self, value: float) -> Self:
+        return self._set(startTimeout=value)
+
+    def getHandOff(self) -> str:
+        return self.getOrDefault(self.handOff)
+
+    def setHandOff(self, value: str) -> Self:
+        return self._set(handOff=value)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from platform_plugin.config import Ask, EngineConfig
+from platform_plugin.engines import find_engines, load_spec
+from platform_plugin.errors import ConfigError, EngineStartError
+from tests.engine_conformance import EngineConformance, batch_of
+
+ROOT = Path(__file__).parent.parent
+
+
+def echo(**engine_args: object) -> EngineConfig:
+    return EngineConfig(engine="echo", engine_args=engine_args)
+
+
+class TestEchoConformance(EngineConformance):
+    config = echo(max_model_len=64, delay_s=0.001)
+
+
+@pytest.mark.parametrize("name", find_engines())
+def test_every_engine_runs_the_conformance_suite(name: str) -> None:
+    files = [ROOT / folder / f"test_engine_{name}.py" for folder in ("tests", "integration_tests")]
+    assert any("(EngineConformance)" in f.read_text() for f in files if f.exists())
+
+
+def test_echo_answers_with_the_last_user_message() -> None:
+    talk = '[{"role": "user", "content": "first"}, {"role": "user", "content": "second  word"}]'
+    engine = load_spec(echo()).build()
+    (row,) = asyncio.run(engine.infer(batch_of(talk), Ask(messages=True))).to_pylist()
+    assert (row["output"], row["finish_reason"], row["output_tokens"]) == ("second  word", "stop", 2)
+
+
+def test_fail_on_fails_the_rows_that_hold_the_text() -> None:
+    engine = load_spec(echo(fail_on="bad")).build()
+    rows = asyncio.run(engine.infer(batch_of("good", "a bad one"), Ask())).to_pylist()
+    assert [row["error"] and row["error"]["type"] for row in rows] == [None, "EchoFailure"]
+
+
+def test_fail_start_is_what_the_user_reads() -> None:
+    with pytest.raises(EngineStartError, match="no such weights"):
+        load_spec(echo(fail_start="no such weights")).build()
+
+
+def test_die_on_ends_the_process() -> None:
+    program = (
+        "import asyncio; from platform_plugin.config import Ask, EngineConfig; "
+        "from platform_plugin.engines import load_spec; from tests.engine_conformance import batch_of; "
+        "engine = load_spec(EngineConfig(engine='echo', engine_args={'die_on': 'poison'})).build(); "
+        "asyncio.run(engine.infer(batch_of('fine'), Ask())); print('alive', flush=True); "
+        "asyncio.run(engine.infer(batch_of('a poison pill'), Ask())); print('still alive', flush=True)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.returncode) == ("alive\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("engine_args", "words"),
+    [
+        ({"delay": 1}, r"'delay' is not known to engine 'echo'. Did you mean 'delay_s'"),
+        ({"delay_s": -1}, r"delay_s=-1"),
+        ({"delay_s": "long"}, r"delay_s='long'"),
+        ({"max_model_len": 1}, r"max_model_len=1"),
+        ({"max_model_len": 10.5}, r"max_model_len=10.5"),
+        ({"fail_on": ""}, r"fail_on=''"),
+    ],
+)
+def test_bad_argument_is_refused_on_the_driver(engine_args: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_spec(echo(**engine_args)).check()

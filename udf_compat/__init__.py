@@ -1,0 +1,1 @@
+"""The import face: existing Spark UDFs on Ray actors."""
