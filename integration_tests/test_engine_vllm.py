@@ -68,16 +68,12 @@ class TestVllmConformance(EngineConformance):
 
         tokenizer = AutoTokenizer.from_pretrained(engine._llm.model_config.tokenizer)
         bos = (tokenizer.bos_token, tokenizer.bos_token_id)
-        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-            single=f"{bos[0]} $A", special_tokens=[bos]
-        )
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{bos[0]} $A", special_tokens=[bos])
         tokenizer.chat_template = WITH_BOS
         monkeypatch.setattr(engine, "_tokenizer", tokenizer)
         return tokenizer
 
-    def test_tokens_are_those_of_the_models_chat_template(
-        self, engine: Any, ask: Any, sent: list[list[int]]
-    ) -> None:
+    def test_tokens_are_those_of_the_models_chat_template(self, engine: Any, ask: Any, sent: list[list[int]]) -> None:
         from transformers import AutoTokenizer
 
         ask(batch_of("Where is my card?"), SHORT.model_copy(update={"system_prompt": "Be brief."}))
@@ -96,9 +92,7 @@ class TestVllmConformance(EngineConformance):
         word = bos_tokenizer.encode("hello", add_special_tokens=False)
         assert sent == [[bos_tokenizer.bos_token_id, *word]]
 
-    def test_raw_completion_keeps_the_tokenizers_bos(
-        self, ask: Any, sent: list[list[int]], bos_tokenizer: Any
-    ) -> None:
+    def test_raw_completion_keeps_the_tokenizers_bos(self, ask: Any, sent: list[list[int]], bos_tokenizer: Any) -> None:
         ask(batch_of("hello"), SHORT.model_copy(update={"chat_template": "none"}))
         word = bos_tokenizer.encode("hello", add_special_tokens=False)
         assert sent == [[bos_tokenizer.bos_token_id, *word]]
@@ -107,8 +101,10 @@ class TestVllmConformance(EngineConformance):
         self, ask: Any, sent: list[list[int]], bos_tokenizer: Any
     ) -> None:
         bos_tokenizer.chat_template = None
-        plain, asked = ask(batch_of("hello", "hello")), ask(batch_of("hello"), SHORT.model_copy(
-            update={"system_prompt": "Be brief."}))
+        plain, asked = (
+            ask(batch_of("hello", "hello")),
+            ask(batch_of("hello"), SHORT.model_copy(update={"system_prompt": "Be brief."})),
+        )
         assert [row["error"] for row in plain] == [None, None]
         assert sent == [bos_tokenizer.encode("hello")] * 2
         assert asked[0]["error"]["stage"] == "template"

@@ -1,10 +1,10 @@
-"""The names, JSON types and ranges of vLLM's arguments, so that a driver without vLLM refuses a wrong one at once.
+"""The names, JSON types and ranges of vLLM's arguments: a driver without vLLM refuses a wrong one.
 
-The names come from ``conf/vllm_arguments.yaml``. After a change of the vLLM version, write it again with
+The names come from ``conf/vllm_arguments.yaml``. For another version of vLLM, write it anew with
 
     python -m platform_plugin.arguments > conf/vllm_arguments.yaml
 
-What needs the model or the hardware (heads against parallel sizes, memory) is vLLM's own to check, on the replica.
+What needs the model or the hardware (heads against parallel sizes, memory) is checked by vLLM itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from platform_plugin.errors import ConfigError, near
 from platform_plugin.profiles import conf_dir
 
 SAMPLING_DEFAULTS: Mapping[str, Any] = types.MappingProxyType({"temperature": 0.0, "max_tokens": 256})
-"""What a request is sampled with where `samplingParams` says nothing; everything else is vLLM's default."""
+"""What a request is sampled with where `samplingParams` is silent; the rest is vLLM's default."""
 
 _REPLICAS = "replicas are counted by minReplicas and maxReplicas"
 _NO_COLUMN = "the answer has no column for it"
@@ -89,13 +89,13 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an engine argument that vLLM does not know, of a wrong type, or not the user's to set."""
-    _refuse(_name_and_type_faults("engineArgs", args, _arguments()["engine_args"], OWNED_ENGINE_ARGS))
+    """Raise ConfigError for an engine argument unknown, not the user's, or of a wrong type."""
+    _refuse(_faults("engineArgs", args, _arguments()["engine_args"], OWNED_ENGINE_ARGS))
 
 
 def check_sampling(params: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a sampling parameter that is unknown, not the user's, of a wrong type or out of range."""
-    _refuse(_name_and_type_faults("samplingParams", params, _arguments()["sampling_params"], OWNED_SAMPLING))
+    """Raise ConfigError for a parameter unknown, not the user's, of a wrong type or range."""
+    _refuse(_faults("samplingParams", params, _arguments()["sampling_params"], OWNED_SAMPLING))
     faults = [
         f"samplingParams: {name}={params[name]!r}, but it must be {wanted}."
         for name, (wanted, holds) in _RANGES.items()
@@ -103,7 +103,7 @@ def check_sampling(params: Mapping[str, Any]) -> None:
     ]
     used = {**SAMPLING_DEFAULTS, **params}
     if used.get("n", 1) > 1 and used["temperature"] == 0:
-        faults.append(f"samplingParams: n={used['n']} would give equal answers; it needs a temperature above 0.")
+        faults.append(f"samplingParams: n={used['n']} would give equal answers; set a temperature above 0.")
     if used["max_tokens"] is not None and used.get("min_tokens", 0) > used["max_tokens"]:
         faults.append(f"samplingParams: min_tokens={used['min_tokens']} is more than max_tokens={used['max_tokens']}.")
     _refuse(faults)
@@ -116,13 +116,12 @@ def _refuse(faults: list[str]) -> None:
 
 @cache
 def _arguments() -> dict[str, dict[str, str]]:
-    loaded: dict[str, dict[str, str]] = yaml.safe_load((conf_dir() / "vllm_arguments.yaml").read_text())
+    text = (conf_dir() / "vllm_arguments.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, dict[str, str]] = yaml.safe_load(text)
     return loaded
 
 
-def _name_and_type_faults(
-    label: str, given: Mapping[str, Any], known: Mapping[str, str], owned: Mapping[str, str]
-) -> list[str]:
+def _faults(label: str, given: Mapping[str, Any], known: Mapping[str, str], owned: Mapping[str, str]) -> list[str]:
     faults = []
     for name, value in given.items():
         if name in owned:
@@ -131,7 +130,8 @@ def _name_and_type_faults(
             hint = near(name, known) or " Names are spelled as vLLM spells them."
             faults.append(f"{label}: vLLM has no {name!r}.{hint}")
         elif not any(_fits(value, kind) for kind in known[name].split(" | ")):
-            faults.append(f"{label}: {name}={value!r} is {type(value).__name__}, but it must be {known[name]}.")
+            given_type = type(value).__name__
+            faults.append(f"{label}: {name}={value!r} is {given_type}, but it must be {known[name]}.")
     return faults
 
 
@@ -153,7 +153,7 @@ def _fits(value: Any, kind: str) -> bool:
 
 
 def installed_arguments() -> dict[str, dict[str, str]]:
-    """Return what ``conf/vllm_arguments.yaml`` must hold for the vLLM that is installed here. Imports vllm."""
+    """Return what ``conf/vllm_arguments.yaml`` must hold for the installed vLLM. Imports vllm."""
     import dataclasses
 
     import msgspec
@@ -176,13 +176,16 @@ def _described(fields: list[tuple[str, Any, Any]], owned: Collection[str]) -> di
         kinds = json_types(annotation)
         if default is None:  # vLLM annotates some as `int` whose default is None
             kinds |= {"null"}
-        described[name] = "any" if "any" in kinds else " | ".join(sorted(kinds, key=lambda k: (k == "null", k)))
+        null_last = sorted(kinds, key=lambda kind: (kind == "null", kind))
+        described[name] = "any" if "any" in kinds else " | ".join(null_last)
     return described
 
 
 def json_types(annotation: Any) -> set[str]:
     """Return the JSON types that an annotation admits, "any" where JSON has no word for it."""
-    plain = {None: "null", type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+    plain: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    if annotation in (None, type(None)):
+        return {"null"}
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return set().union(*map(json_types, inner))
@@ -191,7 +194,7 @@ def json_types(annotation: Any) -> set[str]:
     if origin is typing.Literal:
         return set().union(*(json_types(type(value)) for value in inner))
     base = origin or annotation
-    if not isinstance(base, type | None) or (isinstance(base, type) and issubclass(base, Enum)):
+    if not isinstance(base, type) or issubclass(base, Enum):
         return {"any"}
     if base in (list, set, tuple):
         items = json_types(inner[0]) if inner else {"any"}
@@ -211,7 +214,7 @@ def _write() -> None:
     head = (
         f"# What vLLM {importlib.metadata.version(owner)} takes, name: JSON types. Written by\n"
         "#     python -m platform_plugin.arguments > conf/vllm_arguments.yaml\n"
-        "# Names that are not the user's to set are in platform_plugin/arguments.py, with the reason.\n"
+        "# Names that a user may not set are in platform_plugin/arguments.py, with the reason.\n"
     )
     sys.stdout.write(head + yaml.safe_dump(found, sort_keys=False, width=120))
 

@@ -6,7 +6,8 @@ Templates and tokens belong to the engines; the user's prompt template belongs t
 from __future__ import annotations
 
 import json
-from typing import TypeGuard
+
+from typing_extensions import TypeIs
 
 from platform_plugin.config import Ask
 from platform_plugin.engines import error_row
@@ -34,7 +35,7 @@ def to_messages(prompt: str | None, ask: Ask) -> list[Message] | Refusal:
     return messages
 
 
-def refused(value: object) -> TypeGuard[Refusal]:
+def refused(value: object) -> TypeIs[Refusal]:
     """Return whether `value` is the reason of a refusal, not what was asked for."""
     return isinstance(value, dict)
 

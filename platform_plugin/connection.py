@@ -33,6 +33,9 @@ class Connection:
 
         if not ray.is_initialized():
             ray.init(
-                address=self.address, namespace=self.namespace, log_to_driver=False, logging_level=logging.ERROR
+                address=self.address,
+                namespace=self.namespace,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
             )
         return ray

@@ -36,10 +36,8 @@ def publish() -> Any:
     import ray
 
     values = {name: os.environ[name] for name in NAMES if name in os.environ}
-    actor = (
-        ray.remote(Credentials)
-        .options(name=ACTOR, namespace=NAMESPACE, num_cpus=0, get_if_exists=True)
-        .remote()
+    actor: Any = (
+        ray.remote(Credentials).options(name=ACTOR, namespace=NAMESPACE, num_cpus=0, get_if_exists=True).remote()
     )
     ray.get(actor.put.remote(values))
     return actor
@@ -50,7 +48,7 @@ def fetch() -> None:
     import ray
 
     try:
-        actor = ray.get_actor(ACTOR, namespace=NAMESPACE)
+        actor: Any = ray.get_actor(ACTOR, namespace=NAMESPACE)
     except ValueError:
         return
     for name, value in ray.get(actor.get.remote()).items():

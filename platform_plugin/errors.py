@@ -131,7 +131,8 @@ class SessionError(PlatformPluginError):
 
 def near(name: str, known: Iterable[str], most: int = 3) -> str:
     """Return " Did you mean ...?" with the names nearest to `name`, or an empty text."""
-    matches = difflib.get_close_matches(name, list(known), n=most, cutoff=0.6)
+    known = list(known)
+    matches = difflib.get_close_matches(name, known, n=most, cutoff=0.6)
     if not matches:
         # max_tokens for maxTokens, top_p for topP: the same letters in another style.
         flat = {k.replace("_", "").lower(): k for k in known}

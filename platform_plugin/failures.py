@@ -67,7 +67,7 @@ def _shorten(text: str) -> str:
 
 
 def _logging(errors: Path) -> dict[str, object]:
-    level = os.environ.get("VLLM_LOGGING_LEVEL", "WARNING").upper()
+    level = os.environ.get("VLLM_LOGGING_LEVEL", "ERROR").upper()
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -76,7 +76,11 @@ def _logging(errors: Path) -> dict[str, object]:
             "record": {"format": f"{_RECORD}%(message)s"},
         },
         "handlers": {
-            "console": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"},
+            "console": {
+                "class": "logging.StreamHandler",
+                "formatter": "line",
+                "stream": "ext://sys.stderr",
+            },
             "errors": {
                 "class": "logging.FileHandler",
                 "filename": str(errors),

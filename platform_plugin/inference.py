@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import math
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from platform_plugin import pool
 from platform_plugin.config import Ask
 from platform_plugin.engines import answer_schema, error_row
 from platform_plugin.errors import CancelledError, EngineError, HandOffError, PlatformPluginError
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
 
     import ray.data
 
-# In flight per replica: with 64 rows a batch, twice what an engine schedules at once, so that it never waits for us.
+# In flight per replica: with 64 rows a batch, as many as an engine schedules at once, so that it never waits for us.
 BATCHES_IN_FLIGHT = 16
+# Blocks that a forwarder works on at once: the next one's batches fill the engine while the last ones of this end.
+BLOCKS_IN_FLIGHT = 4
+REPLICAS_PER_FORWARDER = 8
 POLL_S = 0.25
 CANCEL_S = 30.0
 
@@ -43,7 +49,9 @@ class Standing:
     @property
     def busy_share(self) -> float | None:
         """Share of the time between a replica's first and last batch in which it had work, over all replicas."""
-        spans = [(self.last[r]["busy_s"] - f["busy_s"], self.last[r]["time"] - f["time"]) for r, f in self.first.items()]
+        spans = [
+            (self.last[r]["busy_s"] - f["busy_s"], self.last[r]["time"] - f["time"]) for r, f in self.first.items()
+        ]
         total = sum(span for _, span in spans)
         return min(1.0, sum(busy for busy, _ in spans) / total) if total > 0 else None
 
@@ -92,6 +100,14 @@ class Monitor:
         return self._reason
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Rows of a batch, and batches that one forwarder has in flight."""
+
+    batch_rows: int
+    in_flight: int
+
+
 class Forwarder:
     """Passes batches to the engine, and asks again where an engine dies. Runs on: Ray actor (Ray Data).
 
@@ -100,22 +116,27 @@ class Forwarder:
     halved until the row is found.
     """
 
-    def __init__(self, app: str, ask: Ask, monitor: Any, output: pa.DataType) -> None:
-        from ray import serve
-
-        self._handle = serve.get_app_handle(app)
+    def __init__(self, app: str, ask: Ask, monitor: Any, output: pa.DataType, limits: Limits) -> None:
+        self._handle = pool.handle(app)
         self._ask = ask
         self._monitor = monitor
         self._schema = answer_schema(output)
+        self._batch_rows = limits.batch_rows
+        self._free = asyncio.Semaphore(limits.in_flight)
         self._stopped: asyncio.Future[str] | None = None
 
-    async def __call__(self, batch: pa.Table) -> pa.Table:
+    async def __call__(self, block: pa.Table) -> pa.Table:
+        """Answer a block; batches of all blocks at hand are in flight together, so that the engine never drains."""
         if self._stopped is None:
             self._stopped = asyncio.ensure_future(_value(self._monitor.stopped.remote()))
-        if batch.num_rows == 0:
-            return self._schema.empty_table()
-        answers = await self._answer(batch, deaths=0)
-        return answers.replace_schema_metadata(None)
+        starts = range(0, block.num_rows, self._batch_rows)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._batch(block.slice(i, self._batch_rows))) for i in starts]
+        return pa.concat_tables([self._schema.empty_table(), *(task.result() for task in tasks)])
+
+    async def _batch(self, batch: pa.Table) -> pa.Table:
+        async with self._free:
+            return await self._answer(batch, deaths=0)
 
     async def _answer(self, batch: pa.Table, deaths: int) -> pa.Table:
         from ray.exceptions import RayActorError
@@ -125,13 +146,13 @@ class Forwarder:
             alone = deaths >= 2
             try:
                 answers = await self._call(batch, alone)
-            except RayActorError as exc:
+            except RayActorError:
                 blamed = await self._monitor.died.remote(key)
                 deaths += 1
                 if not (alone and blamed):
                     continue
                 if batch.num_rows == 1:
-                    return self._killer(batch, exc)
+                    return self._killer(batch)
                 half = batch.num_rows // 2
                 parts = [await self._answer(part, deaths) for part in (batch.slice(0, half), batch.slice(half))]
                 return pa.concat_tables(parts)
@@ -149,19 +170,26 @@ class Forwarder:
         await asyncio.wait({call, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
         if call.done():
             return call.result()
-        response.cancel()
+        response.cancel()  # type: ignore[no-untyped-call]
         call.cancel()
         raise CancelledError(self._stopped.result())
 
-    def _killer(self, batch: pa.Table, exc: Exception) -> pa.Table:
+    def _killer(self, batch: pa.Table) -> pa.Table:
         error = error_row(
-            "engine", "EngineDiedError", "the engine's process dies each time it answers this row alone", False
+            "engine",
+            "EngineDiedError",
+            "the engine's process dies each time it answers this row alone",
+            False,
         )
         row = {"key": batch["key"][0].as_py(), "error": error, "truncated": False}
         answers = pa.Table.from_pylist([row], schema=self._schema)
         part = Tally()
         part.add(answers)
-        riders = {"replica": "", "before": {"busy_s": 0.0, "time": 0.0}, "after": {"busy_s": 0.0, "time": 0.0}}
+        riders = {
+            "replica": "",
+            "before": {"busy_s": 0.0, "time": 0.0},
+            "after": {"busy_s": 0.0, "time": 0.0},
+        }
         self._monitor.add.remote(part, riders)
         return answers
 
@@ -189,14 +217,18 @@ def infer(
     from ray.data import ActorPoolStrategy
 
     asked = requests.count()
-    monitor = ray.remote(Monitor).options(num_cpus=0, max_concurrency=1000).remote()
+    monitor: Any = ray.remote(Monitor).options(num_cpus=0, max_concurrency=1000).remote()
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    limits = Limits(batch_size, BATCHES_IN_FLIGHT * min(max_replicas, REPLICAS_PER_FORWARDER))
     answers = requests.map_batches(
         Forwarder,
-        fn_constructor_args=(app, ask, monitor, output),
-        batch_size=batch_size,
+        fn_constructor_args=(app, ask, monitor, output, limits),
+        batch_size=None,
         batch_format="pyarrow",
-        compute=ActorPoolStrategy(size=1 + (max_replicas - 1) // 8),
-        max_concurrency=min(BATCHES_IN_FLIGHT * max_replicas, 512),
+        compute=ActorPoolStrategy(
+            size=math.ceil(max_replicas / REPLICAS_PER_FORWARDER),
+            max_concurrent_calls_per_actor=BLOCKS_IN_FLIGHT,
+        ),
         num_cpus=0,
     )
     answers.context.enable_progress_bars = False

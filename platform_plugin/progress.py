@@ -75,9 +75,7 @@ class Progress:
             view.open(self._state)
         if view is not None:
             self._view = view
-            self._ticker = threading.Thread(
-                target=self._tick, args=(view,), name="progress", daemon=True
-            )
+            self._ticker = threading.Thread(target=self._tick, args=(view,), name="progress", daemon=True)
             self._ticker.start()
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -31,7 +31,7 @@ def rejoin(
     error_col: str,
     details_col: str | None,
     output_type: DataType,
-    handle_invalid: Literal["keep", "skip"],
+    handle_invalid: str,
     answers_bytes: int,
 ) -> DataFrame:
     """Return the caller's frame with the answers. Runs on: driver; Spark evaluates it later.
@@ -55,9 +55,7 @@ def rejoin(
         "left",
     )
     answered = F.col(ANSWER + "key").isNotNull()
-    details = F.when(
-        answered, F.struct(*[F.col(ANSWER + name).alias(name) for name in DETAILS_TYPE.names])
-    )
+    details = F.when(answered, F.struct(*[F.col(ANSWER + name).alias(name) for name in DETAILS_TYPE.names]))
     added = [
         _checked(F.col(ANSWER + "output"), output_type).alias(output_col),
         _checked(F.coalesce(F.col(ERROR), F.col(ANSWER + "error")), ERROR_TYPE).alias(error_col),

@@ -85,7 +85,10 @@ class Source:
             null = F.lit(f"inputCol {self.input_col!r} is null")
         return (
             F.when(F.col(PROMPT).isNull(), _error("NullPrompt", null))
-            .when(~F.col(PROMPT).rlike(_TEXT), _error("EmptyPrompt", F.lit("the prompt has no text in it")))
+            .when(
+                ~F.col(PROMPT).rlike(_TEXT),
+                _error("EmptyPrompt", F.lit("the prompt has no text in it")),
+            )
             .otherwise(F.lit(None))
             .cast(ERROR_TYPE)
         )

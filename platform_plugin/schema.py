@@ -111,13 +111,9 @@ def check_outputs(schema: StructType, outputs: Iterable[str]) -> None:
         if not name.strip():
             raise SchemaError(f"output column {name!r} has no name; give it one.")
         if lower.startswith(PREFIX):
-            raise SchemaError(
-                f"output column {name!r}: names that begin with {PREFIX!r} are reserved. Choose another."
-            )
+            raise SchemaError(f"output column {name!r}: names that begin with {PREFIX!r} are reserved. Choose another.")
         if lower in present:
-            raise SchemaError(
-                f"output column {name!r} is already in the frame. Drop it first, or choose another name."
-            )
+            raise SchemaError(f"output column {name!r} is already in the frame. Drop it first, or choose another name.")
         if lower in seen:
             raise SchemaError(
                 f"output column {name!r} is asked for twice; outputCol, errorCol and detailsCol must differ."
@@ -140,9 +136,7 @@ def check_messages(schema: StructType, name: str) -> None:
     field = find_field(schema, name, "messagesCol")
     kind = field.dataType
     item = kind.elementType if isinstance(kind, ArrayType) else None
-    fields = (
-        {f.name: type(f.dataType) for f in item.fields} if isinstance(item, StructType) else {}
-    )
+    fields = {f.name: type(f.dataType) for f in item.fields} if isinstance(item, StructType) else {}
     if fields != {"role": StringType, "content": StringType} or len(item) != 2:  # type: ignore[arg-type]
         raise SchemaError(
             f"messagesCol={name!r} is {kind.simpleString()}; wanted {MESSAGES} and no other fields. "

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from platform_plugin import shipping
+from platform_plugin import pool, shipping
 from platform_plugin.errors import SessionError
 from platform_plugin.jdk import use_java
 from platform_plugin.profiles import conf_dir
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 # RayDP and Spark reach into these packages by reflection; without them the app master dies in its first hand-off.
 OPEN_PACKAGES = (
-    "java.lang java.lang.invoke java.lang.reflect java.io java.math java.net java.nio java.text java.time "
-    "java.util java.util.concurrent sun.nio.ch sun.util.calendar"
-).split()
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.math", "java.net", "java.nio"),
+    *("java.text", "java.time", "java.util", "java.util.concurrent", "sun.nio.ch", "sun.util.calendar"),
+)
 ADD_OPENS = " ".join(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in OPEN_PACKAGES)
 
 ENVIRONMENT = {
@@ -41,14 +41,16 @@ ENVIRONMENT = {
     "RAY_worker_niceness": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
+    # Ray's C++ side writes its errors to the user's terminal, most of them about what it then mends itself.
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
 }
 
 _current: SparkOnRay | None = None
 
 
-def current() -> SparkOnRay | None:
-    """Return the running session of this process, if there is one."""
-    return _current
+def joined() -> bool:
+    """Return whether Ray is one that this process joined; it sees nothing of our environment, and may grow."""
+    return _current is None or _current.joined
 
 
 def spark_on_ray(
@@ -106,15 +108,18 @@ class SparkOnRay:
         self.spark: SparkSession | None = None
 
     @property
-    def owns_ray(self) -> bool:
-        """Whether this session started Ray, and so stops it with all engines on it."""
-        return self._started_ray
+    def joined(self) -> bool:
+        """Whether Ray ran before this session, and so outlives it, with the engines on it."""
+        return not self._started_ray
 
     def __enter__(self) -> SparkSession:
         return self.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -149,8 +154,6 @@ class SparkOnRay:
         if _current is not self:
             return
         import raydp
-
-        from platform_plugin import pool
 
         try:
             if ray.is_initialized() and self._started_ray:

@@ -54,9 +54,7 @@ class PromptTemplate:
             ConfigError: a lone brace, an empty field, a conversion or format, no field at all; with its place.
         """
         if not isinstance(text, str):
-            raise ConfigError(
-                f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields."
-            )
+            raise ConfigError(f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields.")
         parts: list[tuple[str, bool]] = []
         for token in _TOKEN.finditer(text):
             field = token[1]

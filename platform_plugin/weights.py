@@ -1,12 +1,14 @@
 """The files of a model, ready for an engine. What an engine does with them does not belong here.
 
-A model that a Python package carries as GGUF is converted once to safetensors, which vLLM reads on every device:
+A model that a Python package carries as GGUF is converted once to safetensors, which vLLM reads on
+every device:
 
-    <cache>/models/<profile>-<package version>/           config.json, model.safetensors, tokenizer, chat template
-                                              manifest.json   size, modification time and sha256 of each file
+    <cache>/models/<profile>-<package version>/
+        config.json, model.safetensors, tokenizer, chat template
+        manifest.json       size, modification time and sha256 of each of them
 
-The conversion runs in a process of its own (``python -m platform_plugin.weights <profile>``), which alone takes the
-lock: the memory it needs is given back, and a caller that is killed leaves neither a lock nor half a model.
+The conversion runs in a process of its own (``python -m platform_plugin.weights <profile>``), which
+alone takes the lock: its memory is given back, and a killed caller leaves no lock and no half model.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 from filelock import FileLock
 
 from platform_plugin.errors import EngineStartError, MissingDependencyError, ProfileError
 from platform_plugin.profiles import ModelProfile, load_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +41,22 @@ _MANIFEST = "manifest.json"
 
 
 def cache_dir() -> Path:
-    """Return the folder of converted models: ``$PLATFORM_PLUGIN_CACHE``, or the user's cache folder."""
-    return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("platform-plugin")).expanduser()
+    """Return ``$PLATFORM_PLUGIN_CACHE``, or this project's folder in the user's cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named or platformdirs.user_cache_dir("platform-plugin")).expanduser()
 
 
 def ensure_weights(profile: ModelProfile, say: Callable[[str], object] = logger.info) -> str:
-    """Return the folder or the hub id that an engine loads, converting an embedded model first if need be.
+    """Return the folder or hub id that an engine loads; convert an embedded model first if need be.
 
     Runs on: driver or Ray actor; the folder is this machine's.
 
     Args:
+        profile: of a hub id or a folder, which are returned as they are, or of an embedded model.
         say: told in one line that a conversion begins, and that it is done.
 
     Raises:
-        MissingDependencyError: the package that carries the model, or one that converts it, is not installed.
+        MissingDependencyError: the package that carries the model, or one that converts it, is absent.
         EngineStartError: the conversion failed; carries its last lines.
     """
     if profile.source.hub:
@@ -58,7 +64,7 @@ def ensure_weights(profile: ModelProfile, say: Callable[[str], object] = logger.
     if profile.source.folder:
         return profile.source.folder
     folder = weights_dir(profile)
-    if not _is_whole(folder):
+    if not _is_usable(profile):
         _check_converter(profile)
         say(f"converting {profile.name} to {folder} (once, about a minute)")
         _run_converter(profile.name)
@@ -72,7 +78,7 @@ def weights_dir(profile: ModelProfile) -> Path:
 
 
 def verify(profile: ModelProfile) -> bool:
-    """Return whether the converted files are there and have their checksums. Reads them all: 0.5 s for 270 MB."""
+    """Return whether the converted files have their checksums. Reads them all: 0.2 s for 270 MB."""
     folder = weights_dir(profile)
     manifest = _manifest(folder)
     return bool(manifest) and all(
@@ -81,26 +87,24 @@ def verify(profile: ModelProfile) -> bool:
 
 
 def build(profile: ModelProfile, convert: Callable[[Path, Path], None]) -> Path:
-    """Convert an embedded model, unless another process just did; the folder appears whole or not at all.
+    """Convert an embedded model unless another process did; the folder appears whole or not at all.
 
     Args:
+        profile: of an embedded model.
         convert: writes the model of a GGUF file into an empty folder.
     """
     folder = weights_dir(profile)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f"{folder.name}.partial")
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if _is_whole(folder):
-            return folder
-        if verify(profile):  # the same files with other times: a copied cache
-            _write_manifest(folder)
+        if _is_usable(profile):
             return folder
         shutil.rmtree(partial, ignore_errors=True)  # of a conversion that was killed
         partial.mkdir()
         convert(_gguf(profile), partial)
         _write_manifest(partial)
-        shutil.rmtree(folder, ignore_errors=True)  # damaged, or os.replace refuses it
-        os.replace(partial, folder)
+        shutil.rmtree(folder, ignore_errors=True)  # damaged
+        partial.replace(folder)
     return folder
 
 
@@ -121,12 +125,14 @@ def _gguf(profile: ModelProfile) -> Path:
             return Path(str(carrier.locate_file(entry)))
     raise ProfileError(
         f"profile {profile.name!r} wants the file {profile.source.file!r}, "
-        f"which {profile.source.package} {carrier.version} does not carry; install the version that does."
+        f"which {profile.source.package} {carrier.version} does not carry; "
+        "install the version that does."
     )
 
 
 def _check_converter(profile: ModelProfile) -> None:
-    for module, extra in (("gguf", "demo"), ("accelerate", "demo"), ("torch", "cpu"), ("transformers", "cpu")):
+    extras = {"gguf": "demo", "accelerate": "demo", "torch": "cpu", "transformers": "cpu"}
+    for module, extra in extras.items():
         if importlib.util.find_spec(module) is None:
             raise MissingDependencyError(_remedy(profile.name, module, extra))
 
@@ -138,10 +144,10 @@ def _remedy(name: str, package: str, extra: str) -> str:
 def _run_converter(name: str) -> None:
     # A Ray worker finds this package through sys.path, which a child does not inherit.
     search = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, search)), "HF_HUB_OFFLINE": "1"}
+    path = os.pathsep.join(filter(None, search))
     ran = subprocess.run(
         [sys.executable, "-m", "platform_plugin.weights", name],
-        env=environment,
+        env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -151,13 +157,14 @@ def _run_converter(name: str) -> None:
     if ran.returncode != 0:
         last = "\n".join(ran.stderr.strip().splitlines()[-2:]) or "it said nothing"
         raise EngineStartError(
-            f"model {name!r} could not be converted into {cache_dir()} (exit code {ran.returncode}):\n{last}\n"
-            f"It needs 600 MB of disk and 1.5 GB of memory; {CACHE_VARIABLE} names another folder."
+            f"model {name!r} could not be converted into {cache_dir()} "
+            f"(exit code {ran.returncode}):\n{last}\n"
+            f"It needs 600 MB of disk and 2 GB of memory; {CACHE_VARIABLE} names another folder."
         )
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """Write the model of `gguf` into `folder` as bfloat16 safetensors, with tokenizer and chat template."""
+    """Write the model of `gguf` into `folder`: bfloat16 safetensors, tokenizer and chat template."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
@@ -186,24 +193,24 @@ def _write_manifest(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         if path.name == _MANIFEST:
             continue
-        path.chmod(0o644)  # safetensors writes 0600, which other users of a shared cache cannot read
-        stat = path.stat()
-        manifest[path.name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": _sha256(path)}
-    partial = folder / f"{_MANIFEST}.partial"
-    partial.write_text(json.dumps(manifest, indent=1))
-    os.replace(partial, folder / _MANIFEST)
+        path.chmod(0o644)  # safetensors writes 0600, unreadable for the others of a shared cache
+        size, mtime_ns = path.stat().st_size, path.stat().st_mtime_ns
+        manifest[path.name] = {"size": size, "mtime_ns": mtime_ns, "sha256": _sha256(path)}
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1))
 
 
-def _is_whole(folder: Path) -> bool:
-    """Return whether every file has the size and the time of the manifest: cheap, so asked at every start."""
+def _is_usable(profile: ModelProfile) -> bool:
+    """Return whether every file has the manifest's size, and its time or else its checksum."""
+    folder = weights_dir(profile)
     manifest = _manifest(folder)
-    for name, seen in manifest.items():
-        try:
-            stat = (folder / name).stat()
-        except FileNotFoundError:
-            return False
-        if (stat.st_size, stat.st_mtime_ns) != (seen["size"], seen["mtime_ns"]):
-            return False
+    try:
+        stats = {name: (folder / name).stat() for name in manifest}
+    except FileNotFoundError:
+        return False
+    if any(stats[name].st_size != seen["size"] for name, seen in manifest.items()):
+        return False
+    if any(stats[name].st_mtime_ns != seen["mtime_ns"] for name, seen in manifest.items()):
+        return verify(profile)  # a copied cache has other times
     return bool(manifest)
 
 

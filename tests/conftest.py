@@ -28,3 +28,11 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(params=["true", "false"], ids=["adaptive", "static"])
+def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Run the test with adaptive execution and without."""
+    spark.conf.set("spark.sql.adaptive.enabled", request.param)
+    yield
+    spark.conf.unset("spark.sql.adaptive.enabled")

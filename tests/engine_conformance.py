@@ -123,7 +123,12 @@ class EngineConformance:
 
     def test_null_and_empty_prompts_are_bad_rows_among_good_ones(self, ask: Any) -> None:
         rows = ask(batch_of("good", None, "", "good"))
-        assert [row["error"] and row["error"]["type"] for row in rows] == [None, "NullPrompt", "EmptyPrompt", None]
+        assert [row["error"] and row["error"]["type"] for row in rows] == [
+            None,
+            "NullPrompt",
+            "EmptyPrompt",
+            None,
+        ]
         assert rows[0]["output"] == rows[3]["output"]
 
     def test_batch_without_a_good_row_has_the_same_schema(self, ask: Any) -> None:
@@ -187,7 +192,10 @@ class EngineConformance:
         assert word in bad["error"]["message"]
         assert other["error"] is None
 
-    @pytest.mark.parametrize("text", ["日本語のテキスト", "👩‍👩‍👧‍👦 🇫🇷", "naïve café", "\x00\x01", " ", "{% raw %}{{ x }}"])
+    @pytest.mark.parametrize(
+        "text",
+        ["日本語のテキスト", "👩‍👩‍👧‍👦 🇫🇷", "naïve café", "\x00\x01", " ", "{% raw %}{{ x }}"],
+    )
     def test_any_text_is_answered(self, ask: Any, text: str) -> None:
         (row,) = ask(batch_of(text))
         assert row["error"] is None

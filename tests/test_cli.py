@@ -51,9 +51,7 @@ def test_the_doctor_fails_if_anything_is_missing(
     assert ("-> set JAVA_HOME" in told) == (status == 1)
 
 
-def test_the_doctor_writes_a_json_list(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_writes_a_json_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(doctor, "examine", lambda: [GOOD, BAD])
     assert run(monkeypatch, "doctor", "--json") == 1
     told = json.loads(capsys.readouterr().out)
@@ -161,6 +159,4 @@ def test_a_broken_package_leaves_the_other_commands(
     plugin(monkeypatch, "migrate", load)
     monkeypatch.setattr(doctor, "examine", lambda: [GOOD])
     assert run(monkeypatch, "doctor") == 0
-    assert "command 'migrate' of package:migrate left out: no module named 'gone'" in (
-        capsys.readouterr().err
-    )
+    assert "command 'migrate' of package:migrate left out: no module named 'gone'" in (capsys.readouterr().err)

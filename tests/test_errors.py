@@ -20,9 +20,7 @@ from platform_plugin.errors import (
     near,
 )
 
-DRAWN = re.compile(
-    r"^    (?P<branch>[│├└─ ]*)(?P<name>\w+Error)\b(?: \(also (?P<also>\w+)\))?", re.MULTILINE
-)
+DRAWN = re.compile(r"^    (?P<branch>[│├└─ ]*)(?P<name>\w+Error)\b(?: \(also (?P<also>\w+)\))?", re.MULTILINE)
 ARGUMENTS: dict[type[PlatformPluginError], tuple[Any, ...]] = {
     InvalidRowsError: ({"PromptTooLong": 2, "Timeout": 1}, ["row 7: 9000 tokens", "row 9: 600 s"])
 }
@@ -73,9 +71,7 @@ def test_invalid_rows_error_counts_and_shows_what_failed() -> None:
     ("cls", "builtin"),
     [(ConfigError, ValueError), (SchemaError, ValueError), (MissingDependencyError, ImportError)],
 )
-def test_callers_can_catch_the_builtin(
-    cls: type[PlatformPluginError], builtin: type[Exception]
-) -> None:
+def test_callers_can_catch_the_builtin(cls: type[PlatformPluginError], builtin: type[Exception]) -> None:
     with pytest.raises(builtin, match="what came"):
         raise cls("what came, what was wanted, what to do")
 

@@ -19,7 +19,7 @@ VALID = "source: {hub: owner/name}\n"
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package folder with an empty ``conf/models`` inside, as the wheel has it; returns the models folder."""
+    """The empty ``conf/models`` of a package folder, as the wheel has it."""
     models = tmp_path / "site-packages" / "platform_plugin" / "conf" / "models"
     models.mkdir(parents=True)
     monkeypatch.setattr(profiles, "__file__", str(models.parents[1] / "profiles.py"))
@@ -57,7 +57,7 @@ def test_conf_inside_the_wheel_wins_over_a_stranger_beside_it(conf: Path) -> Non
 
 def test_absent_conf_says_that_the_installation_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiles, "__file__", str(tmp_path / "platform_plugin" / "profiles.py"))
-    with pytest.raises(ConfigError, match="install it again"):
+    with pytest.raises(ConfigError, match="install platform-plugin again"):
         conf_dir()
 
 
@@ -80,7 +80,7 @@ def test_profile_is_named_by_its_file(conf: Path) -> None:
         (VALID + "engine_args: {tensor_parallel_size: 2}\n", "a field of the profile"),
         ("description: no source\n", "mine.yaml: source="),
         ("source: {hub: a/b, folder: /c}\n", "mine.yaml: source=.*exactly one"),
-        ("source: {}\n", "exactly one of package, hub and folder"),
+        ("source: {}\n", "needs exactly one of package, hub and folder"),
         ("source: {package: a}\n", "package and file go together"),
         ("source: {hub: a/b, file: c}\n", "package and file go together"),
         ("source: {hub: a/b, revision: c}\n", "mine.yaml: source.revision='c'"),

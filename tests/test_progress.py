@@ -72,9 +72,7 @@ def test_the_text_tells_share_rates_failures_and_time_left() -> None:
         assert moment(progress, clock) == "0/10,000"
         clock.now_s += 20
         progress.update(4000, tokens_per_s=4960.4, failed=3)
-        assert moment(progress, clock) == (
-            "4,000/10,000  200/s  4,960 tokens/s  3 failed  30 s left"
-        )
+        assert moment(progress, clock) == ("4,000/10,000  200/s  4,960 tokens/s  3 failed  30 s left")
 
 
 def test_the_time_left_does_not_count_the_start_of_the_engine() -> None:

@@ -55,9 +55,7 @@ def test_quantiles_are_within_a_tenth_of_the_exact_ones() -> None:
 
 
 @given(st.lists(st.floats(0.0011, 8000), min_size=1), st.floats(0, 1))
-def test_a_quantile_lies_between_the_smallest_and_the_largest_bucket(
-    seconds: list[float], q: float
-) -> None:
+def test_a_quantile_lies_between_the_smallest_and_the_largest_bucket(seconds: list[float], q: float) -> None:
     found = histogram(*seconds).quantile(q)
     assert found is not None
     assert min(seconds) / 1.2 <= found <= max(seconds) * 1.2

@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, FloatType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_string,
+)
 
 from platform_plugin import schema as columns
 from platform_plugin.engines import answer_schema
@@ -26,7 +33,9 @@ def test_answer_type_is_the_engines_answer_schema(arrow: Any, spark_type: Any) -
 
 
 def frame(ddl: str) -> StructType:
-    return StructType.fromDDL(ddl)
+    schema = _parse_datatype_string(ddl)
+    assert isinstance(schema, StructType)
+    return schema
 
 
 MESSAGES = "array<struct<role:string,content:string>>"
@@ -35,10 +44,16 @@ MESSAGES = "array<struct<role:string,content:string>>"
 @pytest.mark.parametrize(
     ("check", "words"),
     [
-        (lambda: columns.check_frame(frame("a int, __PP_key binary")), ["'__PP_key'", "reserved", "Rename"]),
+        (
+            lambda: columns.check_frame(frame("a int, __PP_key binary")),
+            ["'__PP_key'", "reserved", "Rename"],
+        ),
         (lambda: columns.check_frame(frame("a int, A int")), ["'a', 'A' more than once", "drop"]),
         (lambda: columns.check_outputs(frame("a int"), ["A"]), ["'A' is already in the frame"]),
-        (lambda: columns.check_outputs(frame("a int"), ["p", "e", "P"]), ["'P' is asked for twice"]),
+        (
+            lambda: columns.check_outputs(frame("a int"), ["p", "e", "P"]),
+            ["'P' is asked for twice"],
+        ),
         (lambda: columns.check_outputs(frame("a int"), ["__pp_x"]), ["'__pp_x'", "reserved"]),
         (lambda: columns.check_outputs(frame("a int"), [" "]), ["has no name"]),
         (
@@ -47,12 +62,13 @@ MESSAGES = "array<struct<role:string,content:string>>"
         ),
         (lambda: columns.check_prompt(frame("a int"), "zzz"), ["Name one of them"]),
         (lambda: columns.check_prompt(frame("a int"), "a"), ["is int", "wanted string", "Cast it"]),
-        (lambda: columns.check_messages(frame("a string"), "a"), ["is string", f"wanted {MESSAGES}"]),
+        (
+            lambda: columns.check_messages(frame("a string"), "a"),
+            ["is string", f"wanted {MESSAGES}"],
+        ),
         (lambda: columns.check_messages(frame("a array<string>"), "a"), ["is array<string>"]),
         (
-            lambda: columns.check_messages(
-                frame("a array<struct<role:string,content:string,name:string>>"), "a"
-            ),
+            lambda: columns.check_messages(frame("a array<struct<role:string,content:string,name:string>>"), "a"),
             ["name:string", "no other fields"],
         ),
         (
@@ -63,7 +79,10 @@ MESSAGES = "array<struct<role:string,content:string>>"
             lambda: columns.check_messages(frame("a array<struct<role:string,role:string,content:string>>"), "a"),
             ["no other fields"],
         ),
-        (lambda: columns.check_messages(frame("a array<struct<role:string>>"), "a"), ["transform("]),
+        (
+            lambda: columns.check_messages(frame("a array<struct<role:string>>"), "a"),
+            ["transform("],
+        ),
     ],
 )
 def test_refused_schema(check: Callable[[], None], words: list[str], spark: SparkSession) -> None:
@@ -84,9 +103,7 @@ def test_accepted_schema(spark: SparkSession) -> None:
 
 
 def test_message_about_a_wide_frame_is_short() -> None:
+    wide = StructType([StructField(f"c{i}", StringType()) for i in range(1000)])
     with pytest.raises(SchemaError, match="and 980 more") as caught:
-        columns.find_field(StructType.fromJson(
-            {"type": "struct", "fields": [
-                {"name": f"c{i}", "type": "string", "nullable": True, "metadata": {}} for i in range(1000)
-            ]}), "x", "inputCol")
+        columns.find_field(wide, "x", "inputCol")
     assert len(str(caught.value)) < 500

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, _parse_datatype_string
 
 from platform_plugin.errors import ConfigError, SchemaError
 from platform_plugin.template import PromptTemplate
@@ -35,10 +35,16 @@ ROWS = st.fixed_dictionaries({name: values for name, (_, values) in FIELDS.items
 TEMPLATE = PromptTemplate.parse("".join(f"{name}=[{{{name}}}] " for name in FIELDS))
 
 
+def parsed(ddl: str) -> StructType:
+    schema = _parse_datatype_string(ddl)
+    assert isinstance(schema, StructType)
+    return schema
+
+
 def spark_texts(
     spark: SparkSession, template: PromptTemplate, ddl: str, rows: list[dict[str, Any]]
 ) -> list[str | None]:
-    schema = StructType.fromDDL(ddl)
+    schema = parsed(ddl)
     frame = spark.createDataFrame([tuple(row[n] for n in schema.names) for row in rows], schema)
     return [row[0] for row in frame.select(template.column(frame.schema)).collect()]
 
@@ -66,7 +72,15 @@ def test_both_renderers_agree_on_every_type(spark: SparkSession) -> None:
 def test_both_renderers_agree_on_hard_doubles(spark: SparkSession) -> None:
     powers = [float(f"1e{k}") for k in range(-323, 309)]
     hard = [math.nextafter(p, to) for p in powers for to in (0, math.inf)] + powers
-    hard += [2e23, 0.1 + 0.2, 5e-324, sys.float_info.max, sys.float_info.min, 2.0**53, 2.0**52 + 0.5]
+    hard += [
+        2e23,
+        0.1 + 0.2,
+        5e-324,
+        sys.float_info.max,
+        sys.float_info.min,
+        2.0**53,
+        2.0**52 + 0.5,
+    ]
     hard += [1234567.890123455, 1.234567890123455e-300, 9.9999999999999995e-5, -0.0, -1e-7]
     template = PromptTemplate.parse("{x}")
     rows = [{"x": x} for x in hard]
@@ -177,7 +191,7 @@ def test_template_that_cannot_be_parsed(text: Any, words: str) -> None:
 )
 def test_column_that_a_template_does_not_take(ddl: str, words: str, spark: SparkSession) -> None:
     with pytest.raises(SchemaError) as caught:
-        PromptTemplate.parse("{x}").check(StructType.fromDDL(ddl))
+        PromptTemplate.parse("{x}").check(parsed(ddl))
     assert "'x'" in str(caught.value)
     assert words in str(caught.value)
 
@@ -187,7 +201,7 @@ def test_column_that_a_template_does_not_take(ddl: str, words: str, spark: Spark
     [
         ({"x": b"a"}, "is a bytes"),
         ({"x": ["a"]}, "is a list"),
-        ({"x": datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)}, "with a time zone"),
+        ({"x": datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)}, "with a time zone"),
         ({"x": decimal.Decimal("NaN")}, "is a Decimal"),
         ({"xs": 1}, "Did you mean 'xs'?"),
         ({}, "has nothing"),

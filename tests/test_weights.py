@@ -1,4 +1,7 @@
-"""Converted models: whole or absent, converted once, checked cheaply. The conversion itself is an integration test."""
+"""Converted models: whole or absent, converted once, checked cheaply.
+
+The real conversion is an integration test.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,25 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from platform_plugin import weights
 from platform_plugin.errors import EngineStartError, MissingDependencyError, ProfileError
 from platform_plugin.profiles import ModelProfile, Source
-from platform_plugin.weights import CACHE_VARIABLE, build, cache_dir, ensure_weights, verify, weights_dir
+from platform_plugin.weights import (
+    CACHE_VARIABLE,
+    build,
+    cache_dir,
+    ensure_weights,
+    verify,
+    weights_dir,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TENSORS = bytes(range(256)) * 40
 PROFILE = ModelProfile(name="tiny", source=Source(package="tiny-model", file="tiny.gguf"))

@@ -88,14 +88,16 @@ class RaydpBridge:
 
         self.check(requests.schema)
         connection = Connection.of_driver()
-        nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"]]
+        nodes = [
+            n["NodeID"]
+            for n in ray.nodes()  # type: ignore[no-untyped-call]
+            if n["Alive"]
+        ]
         run = uuid.uuid4().hex[:12]
         names = {node: f"__pp_sink_{run}_{node[:8]}" for node in nodes}
         sinks = {node: _actor(Sink, names[node], node) for node in nodes}
         try:
-            pushed = requests.mapInArrow(
-                _pusher(connection, names), "node string, token string, rows bigint"
-            ).collect()
+            pushed = requests.mapInArrow(_pusher(connection, names), "node string, token string, rows bigint").collect()
             refs: dict[str, Any] = {}
             for node, sink in sinks.items():
                 tokens = [r.token for r in pushed if r.node == node]
@@ -196,7 +198,7 @@ def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
                 block = ray.get(ray.get(holder.get.remote(index))[0])
                 # A block without rows may come without a schema.
                 if block.num_rows:
-                    yield from block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH)
+                    yield from (block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH))
 
     return fetch
 

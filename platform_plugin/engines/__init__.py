@@ -22,7 +22,12 @@ REQUEST_SCHEMA = pa.schema([("key", pa.binary()), ("prompt", pa.string())])
 ``{"role", "content"}``. Further columns of a request are optional and named in `Ask`."""
 
 ERROR_TYPE = pa.struct(
-    [("stage", pa.string()), ("type", pa.string()), ("message", pa.string()), ("retryable", pa.bool_())]
+    [
+        ("stage", pa.string()),
+        ("type", pa.string()),
+        ("message", pa.string()),
+        ("retryable", pa.bool_()),
+    ]
 )
 
 
@@ -62,7 +67,8 @@ class Engine(Protocol):
 
     def counters(self) -> Mapping[str, float]:
         """Return sums and counts since the start, never averages: at least requests, busy_s, prompt_tokens,
-        cached_tokens, output_tokens."""
+        cached_tokens, output_tokens.
+        """
         ...
 
     async def close(self) -> None:

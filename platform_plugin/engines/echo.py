@@ -51,8 +51,7 @@ class EchoArgs(Frozen):
         for name in given:
             if name not in known:
                 raise ConfigError(
-                    f"engineArgs {name!r} is not known to engine 'echo'.{near(name, known)} "
-                    f"Known: {', '.join(known)}."
+                    f"engineArgs {name!r} is not known to engine 'echo'.{near(name, known)} Known: {', '.join(known)}."
                 )
         return cls.of(**given)
 

@@ -23,7 +23,12 @@ from platform_plugin.arguments import SAMPLING_DEFAULTS, check_engine_args, chec
 from platform_plugin.chat import Message, Refusal, refused, to_messages
 from platform_plugin.config import Ask, EngineConfig, Placement
 from platform_plugin.engines import Engine, answer_schema, error_row
-from platform_plugin.errors import ConfigError, EngineDiedError, EngineStartError, UnsupportedTaskError
+from platform_plugin.errors import (
+    ConfigError,
+    EngineDiedError,
+    EngineStartError,
+    UnsupportedTaskError,
+)
 from platform_plugin.failures import FailureLog
 from platform_plugin.meter import Meter
 from platform_plugin.profiles import ModelProfile, resolve_profile
@@ -166,7 +171,9 @@ class VllmEngine:
         request_id = uuid.uuid4().hex
         start = time.monotonic()
         try:
-            async for result in self._llm.generate({"prompt_token_ids": ids}, params, request_id):
+            async for result in self._llm.generate(  # noqa: B007 - the last one is the answer
+                {"prompt_token_ids": ids}, params, request_id
+            ):
                 pass
         except asyncio.CancelledError:
             # vLLM takes back what it has begun to stream; a request cut off while it is handed in is ours.
@@ -219,9 +226,7 @@ class VllmEngine:
         # Rendered and tokenized in one call: the template's own BOS is then the only one.
         return cast(
             "list[int]",
-            self._tokenizer.apply_chat_template(
-                messages, tokenize=True, add_generation_prompt=True, return_dict=False
-            ),
+            self._tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False),
         )
 
     def _sampling(self, ask: Ask) -> SamplingParams | Refusal:
@@ -229,9 +234,7 @@ class VllmEngine:
         from vllm.sampling_params import RequestOutputKind
 
         try:
-            return SamplingParams(
-                **{**SAMPLING_DEFAULTS, **ask.sampling}, output_kind=RequestOutputKind.FINAL_ONLY
-            )
+            return SamplingParams(**{**SAMPLING_DEFAULTS, **ask.sampling}, output_kind=RequestOutputKind.FINAL_ONLY)
         except Exception as exc:
             return _engine_error(exc)
 
@@ -246,7 +249,7 @@ def _engine_error(exc: BaseException) -> Refusal:
 
 def _quiet(model: str) -> None:
     """Set what vLLM and the hub client read once, when they are first imported."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     if Path(model).is_dir():
         os.environ.setdefault("HF_HUB_OFFLINE", "1")

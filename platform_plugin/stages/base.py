@@ -53,9 +53,7 @@ class Steps:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
-class AnsweredStage(
-    HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable
-):
+class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
     """A Spark ML Transformer whose output column an engine answers. Runs on: driver."""
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -130,7 +128,10 @@ class AnsweredStage(
         self._bridge()
         spec = self.spec()
         output = from_arrow_type(spec.output_type(self.ask()))
-        made = [StructField(self.getOutputCol(), output), StructField(self.getErrorCol(), schema.ERROR_TYPE)]
+        made = [
+            StructField(self.getOutputCol(), output),
+            StructField(self.getErrorCol(), schema.ERROR_TYPE),
+        ]
         made += [StructField(name, schema.DETAILS_TYPE) for name in details]
         return spec, StructType([*columns.fields, *made])
 
@@ -162,8 +163,14 @@ class AnsweredStage(
         name = type(self).__name__
         logger.info("transform stage=%s engine=%s model=%s begins", name, self.getEngine(), self.getModel())
         with Progress(name) as progress:
-            answered = self._answered(df, requests, spec, schema.answer_type(made[self.getOutputCol()].dataType),
-                                      progress, steps)
+            answered = self._answered(
+                df,
+                requests,
+                spec,
+                schema.answer_type(made[self.getOutputCol()].dataType),
+                progress,
+                steps,
+            )
         result = rejoin(
             requests.keyed,
             answered.frame,
@@ -222,7 +229,7 @@ class AnsweredStage(
                 return Answered(empty, counts.result(), Tally(), asked, 0, None)
             with steps.step("engine"):
                 progress.phase(f"engine {self.getEngine()} with {self.getModel()} starts")
-                app = pool.start(spec, self.replicas())
+                app = pool.start(spec, self.replicas(), joined=session.joined())
             with steps.step("infer"):
                 answers, standing = inference.infer(
                     dataset,

@@ -147,7 +147,7 @@ class HasOutput(Params):
     outputCol = _text("outputCol", "column for the answer; it must not exist")
     errorCol = _text("errorCol", "struct column for the error, null for good rows; default <outputCol>_error")
     detailsCol = _text("detailsCol", "struct column for finish reason, tokens and seconds; left out where unset")
-    handleInvalid = Param(
+    handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
         "keep: a row that cannot be answered stays, with errorCol set; skip: it is left out",
@@ -188,7 +188,10 @@ class HasModel(Params):
     engine = _text("engine", "vllm, or echo for tests without a model")
     engineArgs = Param(Params._dummy(), "engineArgs", "as vLLM spells them; over those of the profile", json_dict)
     trustRemoteCode = Param(
-        Params._dummy(), "trustRemoteCode", "run code that comes with the model", TypeConverters.toBoolean
+        Params._dummy(),
+        "trustRemoteCode",
+        "run code that comes with the model",
+        TypeConverters.toBoolean,
     )
 
     def getModel(self) -> str:
@@ -219,28 +222,45 @@ class HasModel(Params):
 class HasRun(Params):
     """How the requests run: batches, replicas, hand-off."""
 
-    deduplicate = Param(
+    deduplicate: Param[str] = Param(
         Params._dummy(),
         "deduplicate",
         "answer equal requests once; auto: where equal requests have equal answers (temperature 0, or a seed)",
         deduplicate,
     )
     prefixOrdering = Param(
-        Params._dummy(), "prefixOrdering", "order requests for the engine's prefix cache", TypeConverters.toBoolean
+        Params._dummy(),
+        "prefixOrdering",
+        "order requests for the engine's prefix cache",
+        TypeConverters.toBoolean,
     )
-    batchSize = Param(Params._dummy(), "batchSize", "rows a call to an engine", at_least(1, TypeConverters.toInt))
-    minReplicas = Param(
-        Params._dummy(), "minReplicas", "replicas that a start brings up", at_least(0, TypeConverters.toInt)
+    batchSize: Param[int] = Param(
+        Params._dummy(), "batchSize", "rows a call to an engine", at_least(1, TypeConverters.toInt)
     )
-    maxReplicas = Param(Params._dummy(), "maxReplicas", "most replicas", at_least(1, TypeConverters.toInt))
-    idleTimeout = Param(
-        Params._dummy(), "idleTimeout", "seconds until an idle engine stops", at_least(0.1, TypeConverters.toFloat)
+    minReplicas: Param[int] = Param(
+        Params._dummy(),
+        "minReplicas",
+        "replicas that a start brings up",
+        at_least(0, TypeConverters.toInt),
     )
-    startTimeout = Param(
-        Params._dummy(), "startTimeout", "seconds that an engine may take to start", at_least(1, TypeConverters.toFloat)
+    maxReplicas: Param[int] = Param(Params._dummy(), "maxReplicas", "most replicas", at_least(1, TypeConverters.toInt))
+    idleTimeout: Param[float] = Param(
+        Params._dummy(),
+        "idleTimeout",
+        "seconds until an idle engine stops",
+        at_least(0.1, TypeConverters.toFloat),
+    )
+    startTimeout: Param[float] = Param(
+        Params._dummy(),
+        "startTimeout",
+        "seconds that an engine may take to start",
+        at_least(1, TypeConverters.toFloat),
     )
     handOff = Param(
-        Params._dummy(), "handOff", "auto, or raydp: the bridge between Spark and Ray", TypeConverters.toString
+        Params._dummy(),
+        "handOff",
+        "auto, or raydp: the bridge between Spark and Ray",
+        TypeConverters.toString,
     )
 
     def getDeduplicate(self) -> str:

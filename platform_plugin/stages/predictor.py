@@ -81,7 +81,7 @@ class LLMPredictor(HasPrompt, AnsweredStage):
         trustRemoteCode: bool | None = None,
         **unknown: Any,
     ) -> None:
-        super().__init__(self._input_kwargs)
+        super().__init__(self._input_kwargs)  # type: ignore[attr-defined]
 
     def setParams(self, **params: Any) -> Self:
         """Set any number of params at once, by the names of the constructor."""
@@ -103,7 +103,10 @@ class LLMPredictor(HasPrompt, AnsweredStage):
     def requests(self, df: DataFrame) -> Requests:
         """Return the requests of a frame, as Spark expressions."""
         return Requests.build(
-            df, self._source(), deduplicate=self._deduplicates(), prefix_ordering=self.getPrefixOrdering()
+            df,
+            self._source(),
+            deduplicate=self._deduplicates(),
+            prefix_ordering=self.getPrefixOrdering(),
         )
 
     def _source(self) -> Source:

@@ -1,0 +1,19 @@
+"""How long answers live: in Ray's object store until their frame is released, or the session ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from platform_plugin.bridges import find_bridges, load_bridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def release_answers(frame: DataFrame) -> None:
+    """Drop the answers behind a frame that a stage returned, or one derived from it. Runs on: driver.
+
+    Evaluating the frame afterwards fails; write or cache it before. A frame without answers is left as it is.
+    """
+    for name in find_bridges():
+        load_bridge(name).release(frame)
