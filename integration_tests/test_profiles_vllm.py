@@ -1,6 +1,6 @@
-"""Profiles against the installed vLLM: its names, and its own validation of each profile. Needs vllm; no hub, no GPU.
+"""Profiles against the installed vLLM: its names, and its own validation of each profile.
 
-vLLM inspects each architecture once in a process of its own: half a minute each on two cores.
+Needs vllm; no hub, no GPU. vLLM inspects each architecture once in a process of its own: half a minute on two cores, then keeps it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from platform_plugin.profiles import ModelProfile, conf_dir, find_profiles, load
 from platform_plugin.weights import ensure_weights, verify
 
 pytest.importorskip("vllm", reason="needs vllm: platform-plugin[cpu] or [gpu]")
+pytestmark = pytest.mark.vllm
 
 LAYERS = {
     "hidden_size": 4096,
@@ -37,7 +38,7 @@ def embedded() -> Path:
 
 @pytest.fixture(scope="module")
 def folders(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for each profile: the shapes of its model and a tokenizer; no weights but the embedded model's."""
+    """A folder a profile: its model's shapes and a tokenizer; only the embedded one has weights."""
     from transformers import LlamaConfig, MixtralConfig
 
     configs = {

@@ -4,7 +4,7 @@ The names come from ``conf/vllm_arguments.yaml``. For another version of vLLM, w
 
     python -m platform_plugin.arguments > conf/vllm_arguments.yaml
 
-What needs the model or the hardware (heads against parallel sizes, memory) is checked by vLLM itself.
+What needs the model or the hardware (heads against parallel sizes, memory) vLLM checks itself.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def load_profile(name: str) -> ModelProfile:
 
 
 def resolve_profile(model: str) -> ModelProfile:
-    """Return the profile of `model`: a profile's name, an existing folder, or a hub id ``owner/name``.
+    """Return the profile of `model`: a profile's name, an existing folder or a hub id.
 
     Raises:
         ConfigError: none of the three; lists the profiles.

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _MISSING = (
-    "RejoinError: a row has no answer for its request; every request must have one. Likely causes: a column of the "
-    "prompt differs each time Spark computes it (rand(), uuid(), current_timestamp()), the input changed between the "
-    "two reads, or its answers were released. Materialize the frame first (write it out and read it back), or "
-    "transform it again. The key: "
+    "RejoinError: a row has no answer for its request; every request must have one. "
+    "Likely causes: a column of the prompt differs each time Spark computes it (rand(), uuid(), "
+    "current_timestamp()), the input changed between the two reads, or its answers were released. "
+    "Materialize the frame first (write it out and read it back), or transform it again. The key: "
 )
 
 
@@ -36,16 +36,17 @@ def rejoin(
 ) -> DataFrame:
     """Return the caller's frame with the answers. Runs on: driver; Spark evaluates it later.
 
-    Every input column keeps its value, type, nullability and place; the order of rows is not kept. A request without
-    an answer fails the query that reads one of the new columns, with "RejoinError" in the message.
+    Every input column keeps its value, type, nullability and place; the order of rows is not kept.
+    A request without an answer fails the query that reads one of the new columns, with
+    "RejoinError" in the message.
 
     Args:
         keyed: ``Requests.keyed``.
         answers: one row a key, in ``schema.answer_type(output_type)``.
         details_col: name of the struct of ``schema.DETAILS_TYPE``; None for none.
         handle_invalid: "keep" bad rows with their error, or "skip" them.
-        answers_bytes: size of all answers, for the choice of the join. Spark's own estimate is of the tiny range that
-            the answers are fetched through, by which it would broadcast any number of them.
+        answers_bytes: size of all answers, for the choice of the join. Spark's own estimate is of
+            the tiny range that they are fetched through: it would broadcast any number of them.
     """
     small = answers_bytes <= _broadcast_bytes(keyed.sparkSession)
     renamed = answers.select(*[F.col(name).alias(ANSWER + name) for name in answers.columns])
@@ -54,8 +55,8 @@ def rejoin(
         F.col(KEY) == F.col(ANSWER + "key"),
         "left",
     )
-    answered = F.col(ANSWER + "key").isNotNull()
-    details = F.when(answered, F.struct(*[F.col(ANSWER + name).alias(name) for name in DETAILS_TYPE.names]))
+    fields = [F.col(ANSWER + name).alias(name) for name in DETAILS_TYPE.names]
+    details = F.when(F.col(ANSWER + "key").isNotNull(), F.struct(*fields))
     added = [
         _checked(F.col(ANSWER + "output"), output_type).alias(output_col),
         _checked(F.coalesce(F.col(ERROR), F.col(ANSWER + "error")), ERROR_TYPE).alias(error_col),
@@ -70,8 +71,8 @@ def rejoin(
 def _checked(value: Column, kind: DataType) -> Column:
     """Return `value`, which fails where a good row met no answer."""
     missing = F.col(ERROR).isNull() & F.col(ANSWER + "key").isNull()
-    # The row's key in the message is more than a help: an expression over the answers alone would be tried on a row of
-    # nulls by the optimizer (EliminateOuterJoin), and fail there.
+    # The row's key in the message is more than a help: an expression over the answers alone would
+    # be tried on a row of nulls by the optimizer (EliminateOuterJoin), and fail there.
     failure = F.raise_error(F.concat(F.lit(_MISSING), F.lower(F.hex(F.col(KEY)))))
     return F.when(missing, failure.cast(kind)).otherwise(value.cast(kind))
 

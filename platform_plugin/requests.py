@@ -1,8 +1,8 @@
-"""From rows to requests, as Spark expressions: render, refuse, key, distinct, order. Nothing here starts a Spark job
-but `Requests.count`.
+"""From rows to requests, as Spark expressions: render, refuse, key, distinct, order. Nothing here
+starts a Spark job but `Requests.count`.
 
-The key of a request is a hash of what its answer depends on, so a row finds its answer however often Spark recomputes
-it, and in whatever plan.
+The key of a request is a hash of what its answer depends on, so a row finds its answer however
+often Spark recomputes it, and in whatever plan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Source:
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
             raise ConfigError(
-                f"{' and '.join(named) or 'none'} of {', '.join(given)} is set; wanted exactly one. "
+                f"{' and '.join(named) or 'none'} of {', '.join(given)} is set; "
+                "wanted exactly one. "
                 f"{'Unset all but one.' if named else 'Set one.'}"
             )
 
@@ -73,7 +74,7 @@ class Source:
         return columns.column(self.input_col or "")
 
     def error(self) -> Column:
-        """Return the error of a row that cannot be asked, null for the others; reads the column PROMPT."""
+        """Return the error of a row that cannot be asked, else null; reads the column PROMPT."""
         if self.messages_col is not None:
             return _bad_messages(columns.column(self.messages_col))
         if self.template is not None:
@@ -108,7 +109,8 @@ class Requests:
     """The two frames of a run.
 
     Args:
-        keyed: the caller's frame, unchanged, + KEY (binary, never null) + PROMPT + ERROR (null for good rows).
+        keyed: the caller's frame, unchanged, + KEY (binary, never null) + PROMPT
+            + ERROR (null for good rows).
         frame: `key`, `prompt` of the good rows, one a key; what crosses to Ray.
     """
 
@@ -127,17 +129,19 @@ class Requests:
         """Plan both frames; Spark runs nothing yet. Runs on: driver.
 
         Args:
-            deduplicate: ask equal prompts once. Without it every row is a request, which costs a shuffle of whole
-                rows each time `keyed` is evaluated.
-            prefix_ordering: sort requests by prompt, a common prefix in one partition; costs a sampling job.
+            deduplicate: ask equal prompts once. Without it every row is a request, which
+                costs a shuffle of whole rows each time `keyed` is evaluated.
+            prefix_ordering: sort requests by prompt, a common prefix in one partition;
+                costs a sampling job.
 
         Raises:
-            SchemaError: reserved or duplicate names, or a column that is absent or of the wrong type.
+            SchemaError: reserved or duplicate names; a column absent or of the wrong type.
         """
         columns.check_frame(df.schema)
         source.check(df.schema)
         row = F.xxhash64(*[_hashable(columns.column(f.name), f.dataType) for f in df.schema.fields])
-        # A refused row has a key too short to meet an answer's, and spread, as all null prompts would hash to one task.
+        # A refused row has a key too short to meet an answer's, and spread, as all null prompts
+        # would hash to one task.
         refused = F.encode(row.cast("string"), "UTF-8")
         good = F.col(ERROR).isNull()
         keyed = (
@@ -147,7 +151,12 @@ class Requests:
         )
         if deduplicate:
             # Keyed after the distinct: fewer hashes, and a narrower shuffle.
-            frame = keyed.where(good).select(PROMPT).distinct().select(_content_key().alias("key"), PROMPT)
+            frame = (
+                keyed.where(good)
+                .select(PROMPT)
+                .distinct()
+                .select(_content_key().alias("key"), PROMPT)
+            )
         else:
             # Ordered by a hash of the row: any other order gives other numbers in another plan.
             occurrence = F.row_number().over(Window.partitionBy(KEY).orderBy(row)).cast("string")
@@ -167,8 +176,8 @@ class Requests:
     def count(self) -> Counts:
         """Count the rows and the refused rows: one narrow Spark job, without the hashes.
 
-        Not an Observation on `keyed`: with adaptive execution its metrics are lost where no request is left (its
-        `get` then waits for ever), and it never fires for a frame that is read through its RDD.
+        Not an Observation on `keyed`: with adaptive execution its metrics are lost where no request
+        is left (its `get` then waits for ever), and a frame read through its RDD never fires it.
         """
         kind = F.col(ERROR)["type"]
         found = (
@@ -217,13 +226,17 @@ def _bad_messages(messages: Column) -> Column:
             F.exists(messages, strange),
             F.concat(F.lit("role "), role, F.lit(f" is not one of {', '.join(ROLES)}")),
         )
-        .when(F.exists(messages, lambda m: m["content"].isNull()), "the content of a message is null")
+        .when(F.exists(messages, lambda m: m["content"].isNull()), "a message has no content")
         .when(
             ~F.exists(messages, lambda m: (m["role"] == "user") & m["content"].rlike(_TEXT)),
             "no message of role user has text in it",
         )
     )
-    return F.when(wrong.isNotNull(), _error("BadMessages", wrong)).otherwise(F.lit(None)).cast(ERROR_TYPE)
+    return (
+        F.when(wrong.isNotNull(), _error("BadMessages", wrong))
+        .otherwise(F.lit(None))
+        .cast(ERROR_TYPE)
+    )
 
 
 def _hashable(value: Column, kind: DataType) -> Column:

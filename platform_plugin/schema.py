@@ -1,7 +1,8 @@
-"""The column contract: reserved names, types of our columns, checks of a caller's frame. No rendering, no join."""
+"""The column contract: reserved names, types of our columns, checks of a caller's frame."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -93,17 +94,17 @@ def check_frame(schema: StructType) -> None:
             f"the frame has {_listed(reserved)}; names that begin with {PREFIX!r} are reserved. "
             "Rename the column with withColumnRenamed."
         )
-    lower = [n.lower() for n in schema.names]
-    twice = [n for n in schema.names if lower.count(n.lower()) > 1]
+    times = Counter(n.lower() for n in schema.names)
+    twice = [n for n in schema.names if times[n.lower()] > 1]
     if twice:
         raise SchemaError(
-            f"the frame has {_listed(twice)} more than once (case is not looked at), so none of them can be "
-            "named. Rename or drop all but one."
+            f"the frame has {_listed(twice)} more than once (case is not looked at), so none "
+            "of them can be named. Rename or drop all but one."
         )
 
 
 def check_outputs(schema: StructType, outputs: Iterable[str]) -> None:
-    """Raise SchemaError unless every output column is new, distinct from the others and not reserved."""
+    """Raise SchemaError unless the output columns are new, distinct and not reserved."""
     present = {n.lower() for n in schema.names}
     seen: set[str] = set()
     for name in outputs:
@@ -111,12 +112,19 @@ def check_outputs(schema: StructType, outputs: Iterable[str]) -> None:
         if not name.strip():
             raise SchemaError(f"output column {name!r} has no name; give it one.")
         if lower.startswith(PREFIX):
-            raise SchemaError(f"output column {name!r}: names that begin with {PREFIX!r} are reserved. Choose another.")
+            raise SchemaError(
+                f"output column {name!r}: names that begin with {PREFIX!r} are reserved. "
+                "Choose another."
+            )
         if lower in present:
-            raise SchemaError(f"output column {name!r} is already in the frame. Drop it first, or choose another name.")
+            raise SchemaError(
+                f"output column {name!r} is already in the frame. "
+                "Drop it first, or choose another name."
+            )
         if lower in seen:
             raise SchemaError(
-                f"output column {name!r} is asked for twice; outputCol, errorCol and detailsCol must differ."
+                f"output column {name!r} is asked for twice; "
+                "outputCol, errorCol and detailsCol must differ."
             )
         seen.add(lower)
 
@@ -132,14 +140,16 @@ def check_prompt(schema: StructType, name: str) -> None:
 
 
 def check_messages(schema: StructType, name: str) -> None:
-    """Raise SchemaError unless messagesCol `name` is array<struct<role,content>>, fields in any order."""
+    """Raise SchemaError unless messagesCol `name` is MESSAGES; its fields in any order."""
     field = find_field(schema, name, "messagesCol")
     kind = field.dataType
     item = kind.elementType if isinstance(kind, ArrayType) else None
-    fields = {f.name: type(f.dataType) for f in item.fields} if isinstance(item, StructType) else {}
-    if fields != {"role": StringType, "content": StringType} or len(item) != 2:  # type: ignore[arg-type]
+    fields = item.fields if isinstance(item, StructType) else []
+    wanted = [("content", StringType()), ("role", StringType())]
+    if sorted(((f.name, f.dataType) for f in fields), key=lambda f: f[0]) != wanted:
         raise SchemaError(
-            f"messagesCol={name!r} is {kind.simpleString()}; wanted {MESSAGES} and no other fields. "
+            f"messagesCol={name!r} is {kind.simpleString()}; wanted {MESSAGES} "
+            "and no other fields. "
             "Build it with transform(<col>, m -> struct(m.role as role, m.content as content))."
         )
 

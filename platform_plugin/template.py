@@ -1,9 +1,10 @@
-"""A prompt template: parsed once, rendered as a Spark Column and as Python, to exactly the same text.
+"""A prompt template: parsed once, rendered as a Spark Column and in Python, to the same text.
 
-A field takes the types that both sides can print alike: string, integers, boolean, decimal, double, date and
-timestamp_ntz. A template writes a decimal with all digits of its scale and no exponent, and a double as Python's
-``repr`` writes it after rounding to 15 significant digits (whole numbers below 2**53 are not rounded). The JVM's own
-text of a double depends on its version, so neither side uses it.
+A field takes the types that both sides can print alike: string, integers, boolean, decimal, double,
+date and timestamp_ntz. A template writes a decimal with all digits of its scale and no exponent,
+and a double as Python's ``repr`` writes it after rounding to 15 significant digits (whole numbers
+below 2**53 are not rounded). The JVM's own text of a double depends on its version, so neither side
+uses it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _AS_CAST = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp_ntz")
 _TAKES = "string, integers, boolean, decimal, double, date, timestamp_ntz"
 _REMEDY = {
-    "timestamp": "Its text depends on the session's time zone: use date_format(<col>, 'yyyy-MM-dd HH:mm:ss').",
+    "timestamp": "Its text depends on the session's time zone: "
+    "use date_format(<col>, 'yyyy-MM-dd HH:mm:ss').",
     "float": "It has no decimal text that both sides print alike: cast it to decimal(p, s).",
     "binary": "Use base64(<col>) or decode(<col>, 'UTF-8').",
 }
@@ -51,10 +53,12 @@ class PromptTemplate:
         """Parse the template.
 
         Raises:
-            ConfigError: a lone brace, an empty field, a conversion or format, no field at all; with its place.
+            ConfigError: a lone brace, an empty field, a conversion or format, no field at all.
         """
         if not isinstance(text, str):
-            raise ConfigError(f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields.")
+            raise ConfigError(
+                f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields."
+            )
         parts: list[tuple[str, bool]] = []
         for token in _TOKEN.finditer(text):
             field = token[1]
@@ -81,11 +85,11 @@ class PromptTemplate:
         return tuple(dict.fromkeys(part for part, is_field in self.parts if is_field))
 
     def check(self, schema: StructType) -> None:
-        """Raise SchemaError for a field that is not a column of `schema`, or of a type a template does not take."""
+        """Raise SchemaError for a field that is not in `schema`, or of a type not taken."""
         self.column(schema)
 
     def column(self, schema: StructType) -> Column:
-        """Return the rendered text as a Spark expression; null where any field is null. Runs on: driver."""
+        """Return the text as a Spark expression, null where any field is null."""
         from pyspark.sql import functions as F
 
         from platform_plugin import schema as columns
@@ -100,7 +104,9 @@ class PromptTemplate:
         return F.concat(*pieces)
 
     def render(self, row: Mapping[str, Any]) -> str | None:
-        """Return the text of one row, equal to the Spark side for values of the column's own type; None for a null.
+        """Return the text of one row, None where any field is None.
+
+        It equals the Spark side for values of the column's own type: 3 is not 3.0.
 
         Raises:
             SchemaError: a field is not in `row`, or is of a type a template does not take.
@@ -119,7 +125,8 @@ def _check_field(text: str, start: int, field: str) -> None:
     if mark := re.search("[!:]", field):
         what = "conversion" if mark[0] == "!" else "format"
         raise ConfigError(
-            f"promptTemplate field {{{field}}} at {_place(text, start)} has a {what} ({field[mark.start() :]!r}); "
+            f"promptTemplate field {{{field}}} at {_place(text, start)} has a {what} "
+            f"({field[mark.start() :]!r}); "
             "fields take only a column's name. Make a column of the wanted text in Spark first."
         )
 
@@ -138,7 +145,8 @@ def _value(row: Mapping[str, Any], field: str) -> Any:
         if name.lower() == field.lower():
             return value
     raise SchemaError(
-        f"promptTemplate field {field!r} is not in the row, which has {', '.join(map(repr, row)) or 'nothing'}."
+        f"promptTemplate field {field!r} is not in the row, which has "
+        f"{', '.join(map(repr, row)) or 'nothing'}."
         f"{near(field, row) or ' Add it.'}"
     )
 
@@ -160,9 +168,14 @@ def _python_text(value: Any, field: str) -> str | None:
         return text.rstrip("0") if value.microsecond else text
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
-    kind = "datetime with a time zone" if isinstance(value, datetime.datetime) else type(value).__name__
+    kind = (
+        "datetime with a time zone"
+        if isinstance(value, datetime.datetime)
+        else type(value).__name__
+    )
     raise SchemaError(
-        f"promptTemplate field {field!r} is a {kind}; a template takes {_TAKES}. Make a text of it first."
+        f"promptTemplate field {field!r} is a {kind}; a template takes {_TAKES}. "
+        "Make a text of it first."
     )
 
 
@@ -185,8 +198,9 @@ def _spark_text(value: Column, kind: DataType, field: str) -> Column:
     )
 
 
-# A double on both sides. Each step is one IEEE operation, or the reading of a decimal, which both languages specify
-# to the bit: e = floor(log10 |x|), put right where log10 is off by one; n = the first 15 digits as a whole number.
+# A double on both sides. Each step is one IEEE operation, or the reading of a decimal, which both
+# languages specify to the bit: e = floor(log10 |x|), put right where log10 is off by one; n = the
+# first 15 digits as a whole number.
 
 
 def _double_text(x: float) -> str:
@@ -207,11 +221,11 @@ def _double_text(x: float) -> str:
     up = int(n >= 10**15)
     point = decimal.Decimal(n).scaleb(-14 - up)
     if -4 <= e + up <= 15:
-        text = format(point.scaleb(e + up), "f").rstrip("0")
-        text += "0" * text.endswith(".")
+        whole, _, fraction = format(point.scaleb(e + up), "f").partition(".")
+        text = f"{whole}.{fraction.rstrip('0') or '0'}"
     else:
-        exponent = f"{'-' if e + up < 0 else '+'}{abs(e + up):02d}"
-        text = f"{format(point, 'f').rstrip('0').rstrip('.')}e{exponent}"
+        digits = format(point, "f").rstrip("0").rstrip(".")
+        text = f"{digits}e{'-' if e + up < 0 else '+'}{abs(e + up):02d}"
     return "-" + text if x < 0 else text
 
 
@@ -230,7 +244,8 @@ def _double_column(x: Column) -> Column:
         return guess + (a >= power(guess + 1)).cast("int") - (a < power(guess)).cast("int")
 
     def whole(e: Column) -> Column:
-        scaled = F.when(e > 14, a / power(e - 14)).when(e < -290, a * F.lit(1e200) * power(-e - 186))
+        tiny = a * F.lit(1e200) * power(-e - 186)
+        scaled = F.when(e > 14, a / power(e - 14)).when(e < -290, tiny)
         return F.floor(scaled.otherwise(a * power(-e + 14)) + 0.5)
 
     def shown(n: Column, shift: Column, pattern: str) -> Column:

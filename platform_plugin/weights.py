@@ -8,7 +8,7 @@ every device:
         manifest.json       size, modification time and sha256 of each of them
 
 The conversion runs in a process of its own (``python -m platform_plugin.weights <profile>``), which
-alone takes the lock: its memory is given back, and a killed caller leaves no lock and no half model.
+alone takes the lock: its memory is given back, and a killed caller leaves no lock, no half model.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _run_converter(name: str) -> None:
         raise EngineStartError(
             f"model {name!r} could not be converted into {cache_dir()} "
             f"(exit code {ran.returncode}):\n{last}\n"
-            f"It needs 600 MB of disk and 2 GB of memory; {CACHE_VARIABLE} names another folder."
+            f"It needs 600 MB of disk and 1.5 GB of memory; {CACHE_VARIABLE} sets the folder."
         )
 
 

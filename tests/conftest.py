@@ -9,10 +9,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_plugin.jdk import use_java
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores, in a time zone that is not UTC and has a summer time."""
+    use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

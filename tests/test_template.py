@@ -52,7 +52,8 @@ def spark_texts(
 def test_both_renderers_agree_on_every_type(spark: SparkSession) -> None:
     rows: list[dict[str, Any]] = []
 
-    # Spark is too slow for a job an example: hypothesis only makes the rows, all are compared at once.
+    # Spark is too slow for a job an example: hypothesis only makes the rows, all are compared at
+    # once.
     @settings(
         max_examples=1500,
         phases=[Phase.generate],
@@ -96,6 +97,8 @@ def test_both_renderers_agree_on_hard_doubles(spark: SparkSession) -> None:
         (-2.5, "-2.5"),
         (-0.0, "0.0"),
         (1234567890123457.0, "1234567890123457.0"),
+        (99999999999999.99, "100000000000000.0"),
+        (-9809616205889871.0, "-9809616205889870.0"),
         (0.00012, "0.00012"),
         (0.000012, "1.2e-05"),
         (1e22, "1e+22"),
