@@ -44,7 +44,7 @@ demo: setup ## the whole path on this machine: Spark -> Ray -> vLLM -> Spark (AR
 
 test: setup ## quick tests, then those with real engines
 	$(BIN)/python -m pytest tests $(ARGS)
-	$(BIN)/python -m pytest integration_tests -m "not bench" $(ARGS)
+	$(BIN)/python -m pytest integration_tests $(ARGS)
 
 lint: setup ## ruff, without changing a file
 	$(BIN)/ruff check .
@@ -58,7 +58,7 @@ typecheck: setup ## mypy, strict
 	$(BIN)/mypy --strict platform_plugin udf_compat
 
 bench: setup ## measurements (ONLY=name: one of them)
-	$(BIN)/python -m pytest integration_tests -m bench -s $(if $(ONLY),-k "$(ONLY)") $(ARGS)
+	$(BIN)/python -m integration_tests.bench $(ONLY)
 
 # uv knows nothing of pip's links: they are passed on, and without any it asks PyTorch's index by itself.
 lock: setup ## resolve pyproject.toml again into conf/locks/cpu.txt
