@@ -1,6 +1,7 @@
 """Profiles against the installed vLLM: its names, and its own validation of each profile.
 
-Needs vllm; no hub, no GPU. vLLM inspects each architecture once in a process of its own: half a minute on two cores, then keeps it.
+Needs vllm; no hub, no GPU. vLLM inspects each architecture once in a process of its own, half a minute on two
+cores, and keeps what it found.
 """
 
 from __future__ import annotations

@@ -85,6 +85,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "repetition_penalty": ("a finite number above 0", lambda v: 0 < v < float("inf")),
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
+    "logit_bias": ("keyed by token ids", lambda v: all(str(token).isdigit() for token in v)),
 }
 
 

@@ -168,6 +168,7 @@ def test_good_sampling_passes(params: dict[str, Any]) -> None:
         ({"n": 2, "temperature": 0.0}, "temperature above 0"),
         ({"stop": ["a", ""]}, "without an empty string"),
         ({"stop": ""}, "without an empty string"),
+        ({"logit_bias": {"yes": 5}}, "keyed by token ids"),
         ({"min_tokens": 300}, "more than max_tokens=256"),
         ({"output_kind": 2}, "answered once"),
         ({"structured_outputs": {}}, "cannot be set"),
