@@ -1,4 +1,6 @@
 def test_x(typed, spark):
+    import builtins
+    def print(*a): builtins.print(*a, file=open('/tmp/dev/log','a'))
     from pyspark.sql import types as t
     import sys
     sys.path.insert(0,"/work/main/integration_tests")

@@ -151,12 +151,7 @@ class Requests:
         )
         if deduplicate:
             # Keyed after the distinct: fewer hashes, and a narrower shuffle.
-            frame = (
-                keyed.where(good)
-                .select(PROMPT)
-                .distinct()
-                .select(_content_key().alias("key"), PROMPT)
-            )
+            frame = keyed.where(good).select(PROMPT).distinct().select(_content_key().alias("key"), PROMPT)
         else:
             # Ordered by a hash of the row: any other order gives other numbers in another plan.
             occurrence = F.row_number().over(Window.partitionBy(KEY).orderBy(row)).cast("string")
@@ -232,11 +227,7 @@ def _bad_messages(messages: Column) -> Column:
             "no message of role user has text in it",
         )
     )
-    return (
-        F.when(wrong.isNotNull(), _error("BadMessages", wrong))
-        .otherwise(F.lit(None))
-        .cast(ERROR_TYPE)
-    )
+    return F.when(wrong.isNotNull(), _error("BadMessages", wrong)).otherwise(F.lit(None)).cast(ERROR_TYPE)
 
 
 def _hashable(value: Column, kind: DataType) -> Column:

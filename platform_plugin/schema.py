@@ -112,19 +112,12 @@ def check_outputs(schema: StructType, outputs: Iterable[str]) -> None:
         if not name.strip():
             raise SchemaError(f"output column {name!r} has no name; give it one.")
         if lower.startswith(PREFIX):
-            raise SchemaError(
-                f"output column {name!r}: names that begin with {PREFIX!r} are reserved. "
-                "Choose another."
-            )
+            raise SchemaError(f"output column {name!r}: names that begin with {PREFIX!r} are reserved. Choose another.")
         if lower in present:
-            raise SchemaError(
-                f"output column {name!r} is already in the frame. "
-                "Drop it first, or choose another name."
-            )
+            raise SchemaError(f"output column {name!r} is already in the frame. Drop it first, or choose another name.")
         if lower in seen:
             raise SchemaError(
-                f"output column {name!r} is asked for twice; "
-                "outputCol, errorCol and detailsCol must differ."
+                f"output column {name!r} is asked for twice; outputCol, errorCol and detailsCol must differ."
             )
         seen.add(lower)
 

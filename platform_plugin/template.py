@@ -28,8 +28,7 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _AS_CAST = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp_ntz")
 _TAKES = "string, integers, boolean, decimal, double, date, timestamp_ntz"
 _REMEDY = {
-    "timestamp": "Its text depends on the session's time zone: "
-    "use date_format(<col>, 'yyyy-MM-dd HH:mm:ss').",
+    "timestamp": "Its text depends on the session's time zone: use date_format(<col>, 'yyyy-MM-dd HH:mm:ss').",
     "float": "It has no decimal text that both sides print alike: cast it to decimal(p, s).",
     "binary": "Use base64(<col>) or decode(<col>, 'UTF-8').",
 }
@@ -56,9 +55,7 @@ class PromptTemplate:
             ConfigError: a lone brace, an empty field, a conversion or format, no field at all.
         """
         if not isinstance(text, str):
-            raise ConfigError(
-                f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields."
-            )
+            raise ConfigError(f"promptTemplate is {type(text).__name__}; wanted a text with {{column}} fields.")
         parts: list[tuple[str, bool]] = []
         for token in _TOKEN.finditer(text):
             field = token[1]
@@ -168,14 +165,9 @@ def _python_text(value: Any, field: str) -> str | None:
         return text.rstrip("0") if value.microsecond else text
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value.isoformat()
-    kind = (
-        "datetime with a time zone"
-        if isinstance(value, datetime.datetime)
-        else type(value).__name__
-    )
+    kind = "datetime with a time zone" if isinstance(value, datetime.datetime) else type(value).__name__
     raise SchemaError(
-        f"promptTemplate field {field!r} is a {kind}; a template takes {_TAKES}. "
-        "Make a text of it first."
+        f"promptTemplate field {field!r} is a {kind}; a template takes {_TAKES}. Make a text of it first."
     )
 
 

@@ -31,19 +31,14 @@ STRING = StringType()
 UPPER = "upper(prompt)"
 
 
-def answered(
-    requests: DataFrame, output: str = UPPER, kind: DataType = STRING, bad: str = "false"
-) -> DataFrame:
-    """Answer as an engine would, and fetch the answers as a bridge does: from a tiny range, through
-    mapInArrow.
-    """
+def answered(requests: DataFrame, output: str = UPPER, kind: DataType = STRING, bad: str = "false") -> DataFrame:
+    """Answer as an engine would; strings are fetched from a tiny range, as a bridge does it."""
     schema = answer_type(kind)
     frame = requests.selectExpr(
         "key",
         f"CASE WHEN {bad} THEN null ELSE {output} END AS output",
         f"CASE WHEN {bad} THEN named_struct('stage', 'infer', 'type', 'Refused', 'message', "
-        "prompt, "
-        "'retryable', true) END AS error",
+        "prompt, 'retryable', true) END AS error",
         "'stop' AS finish_reason",
         "3L AS prompt_tokens",
         "0L AS cached_tokens",
@@ -98,9 +93,7 @@ def incomplete(spark: SparkSession) -> tuple[Requests, DataFrame]:
 
 @pytest.mark.parametrize("answers_bytes", [1000, 1 << 40], ids=["broadcast", "merge"])
 @pytest.mark.parametrize("deduplicate", [True, False])
-def test_every_row_gets_its_answer(
-    answers_bytes: int, deduplicate: bool, adaptive: None, spark: SparkSession
-) -> None:
+def test_every_row_gets_its_answer(answers_bytes: int, deduplicate: bool, adaptive: None, spark: SparkSession) -> None:
     requests = Requests.build(some(spark), INPUT, deduplicate=deduplicate)
     out = joined(requests, answered(requests.frame), answers_bytes=answers_bytes)
     rows = out.collect()
@@ -175,27 +168,16 @@ def every_type(spark: SparkSession) -> DataFrame:
         ("byte", "tinyint", -128, False),
         ("flag", "boolean", True, False),
     ]
-    kinds = [
-        _parse_datatype_string(kind) if isinstance(kind, str) else kind for _, kind, _, _ in values
-    ]
-    schema = StructType(
-        [
-            StructField(v[0], kind, v[3], {"note": v[0]})
-            for v, kind in zip(values, kinds, strict=True)
-        ]
-    )
+    kinds = [_parse_datatype_string(kind) if isinstance(kind, str) else kind for _, kind, _, _ in values]
+    schema = StructType([StructField(v[0], kind, v[3], {"note": v[0]}) for v, kind in zip(values, kinds, strict=True)])
     good = tuple(v[2] for v in values)
     nulls = tuple(None if v[3] else v[2] for v in values)
-    return spark.createDataFrame([good, nulls, good], schema).selectExpr(
-        "*", "make_ym_interval(1, 2) AS ym"
-    )
+    return spark.createDataFrame([good, nulls, good], schema).selectExpr("*", "make_ym_interval(1, 2) AS ym")
 
 
 @pytest.mark.parametrize("deduplicate", [True, False])
 @pytest.mark.parametrize("answers_bytes", [1000, 1 << 40], ids=["broadcast", "merge"])
-def test_columns_of_every_type_are_as_they_were(
-    deduplicate: bool, answers_bytes: int, spark: SparkSession
-) -> None:
+def test_columns_of_every_type_are_as_they_were(deduplicate: bool, answers_bytes: int, spark: SparkSession) -> None:
     df = every_type(spark)
     requests = Requests.build(df, INPUT, deduplicate=deduplicate)
     out = joined(requests, answered(requests.frame), answers_bytes=answers_bytes)
@@ -241,9 +223,7 @@ def test_output_keeps_its_type(output: str, ddl: str, spark: SparkSession) -> No
         lambda out: out.select(F.length("prediction")).distinct().collect(),
     ],
 )
-def test_request_without_answer_fails_whoever_reads_it(
-    read: Any, incomplete: tuple[Requests, DataFrame]
-) -> None:
+def test_request_without_answer_fails_whoever_reads_it(read: Any, incomplete: tuple[Requests, DataFrame]) -> None:
     out = joined(*incomplete, details_col="details")
     with pytest.raises(Py4JJavaError, match="RejoinError: a row has no answer"):
         read(out)
@@ -258,9 +238,7 @@ def test_skip_does_not_hide_a_request_without_answer(
 
 
 def test_prompt_that_changes_with_every_read_is_named_as_the_cause(spark: SparkSession) -> None:
-    df = some(spark).select(
-        "id", F.concat("message", F.current_timestamp().cast("string")).alias("message")
-    )
+    df = some(spark).select("id", F.concat("message", F.current_timestamp().cast("string")).alias("message"))
     requests = Requests.build(df, INPUT)
     with pytest.raises(Py4JJavaError, match=r"rand\(\).*current_timestamp\(\).*Materialize"):
         joined(requests, answered(requests.frame)).collect()
@@ -269,9 +247,7 @@ def test_prompt_that_changes_with_every_read_is_named_as_the_cause(spark: SparkS
 def test_optimizer_does_not_try_the_check_on_a_row_of_nulls(spark: SparkSession) -> None:
     # A prompt that is never null folds its error to null, and the check becomes an expression over
     # the answers.
-    df = spark.range(0, 10, 1, 3).select(
-        "id", F.concat(F.lit("p"), F.col("id").cast("string")).alias("message")
-    )
+    df = spark.range(0, 10, 1, 3).select("id", F.concat(F.lit("p"), F.col("id").cast("string")).alias("message"))
     requests = Requests.build(df, INPUT)
     out = joined(requests, answered(requests.frame))
     assert out.where("prediction = 'P3'").select("id").collect() == [(3,)]
@@ -314,22 +290,14 @@ def test_refused_rows_are_spread_over_the_tasks_of_a_merge_join(spark: SparkSess
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     try:
         out = joined(requests, answered(requests.frame), answers_bytes=1 << 40)
-        sizes = [
-            r[0]
-            for r in out.groupBy(F.spark_partition_id())
-            .agg(F.count("*").alias("n"))
-            .select("n")
-            .collect()
-        ]
+        sizes = [r[0] for r in out.groupBy(F.spark_partition_id()).agg(F.count("*").alias("n")).select("n").collect()]
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
     assert len(sizes) == 2
     assert max(sizes) < 2500
 
 
-def test_filter_on_an_input_column_runs_below_the_join(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_filter_on_an_input_column_runs_below_the_join(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     requests = Requests.build(some(spark), INPUT)
     out = joined(requests, answered(requests.frame)).where("id = 5")
     out.explain()

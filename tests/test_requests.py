@@ -20,9 +20,7 @@ def rows_of(spark: SparkSession, n: int = 3000, partitions: int = 5) -> DataFram
     """One row in ten is null, one in ten blank; 100 distinct prompts."""
     return spark.range(0, n, 1, partitions).select(
         "id",
-        F.expr(
-            "CASE id % 10 WHEN 0 THEN null WHEN 1 THEN ' \n' ELSE 'p' || (id * 7 % 100) END"
-        ).alias("message"),
+        F.expr("CASE id % 10 WHEN 0 THEN null WHEN 1 THEN ' \n' ELSE 'p' || (id * 7 % 100) END").alias("message"),
     )
 
 
@@ -72,9 +70,7 @@ def test_counts_where_no_request_is_left(where: str, adaptive: None, spark: Spar
     assert counts.rows == sum(counts.refused.values()) == (300 if "null" in where else 0)
 
 
-def test_requests_are_sorted_within_and_between_partitions(
-    adaptive: None, spark: SparkSession
-) -> None:
+def test_requests_are_sorted_within_and_between_partitions(adaptive: None, spark: SparkSession) -> None:
     frame = Requests.build(rows_of(spark), INPUT).frame
     prompts = [r["prompt"] for r in frame.collect()]
     assert prompts == sorted(prompts)
@@ -125,9 +121,7 @@ def test_key_does_not_depend_on_other_columns_or_plans(spark: SparkSession) -> N
 
 
 def test_template_names_the_first_null_column(spark: SparkSession) -> None:
-    df = spark.createDataFrame(
-        [("a", 1), (None, 1), ("a", None), (None, None)], "`a b` string, `c.d` int"
-    )
+    df = spark.createDataFrame([("a", 1), (None, 1), ("a", None), (None, None)], "`a b` string, `c.d` int")
     source = Source(template=PromptTemplate.parse("{a b}: {c.d}"))
     rows = Requests.build(df, source).keyed.collect()
     assert [r[PROMPT] for r in rows] == ["a: 1", None, None, None]
@@ -156,7 +150,7 @@ MESSAGES = "id int, m array<struct<content:string,role:string>>"
         ([None], "a message is null"),
         ([("hi", "user"), ("x", "bot")], "role bot is not one of system, user, assistant, tool"),
         ([("hi", None)], "role null is not one of"),
-        ([("hi", "user"), (None, "assistant")], "the content of one is null"),
+        ([("hi", "user"), (None, "assistant")], "a message has no content"),
         ([("be kind", "system")], "no message of role user"),
         ([(" \n", "user"), ("x", "assistant")], "no message of role user has text"),
     ],

@@ -68,9 +68,7 @@ MESSAGES = "array<struct<role:string,content:string>>"
         ),
         (lambda: columns.check_messages(frame("a array<string>"), "a"), ["is array<string>"]),
         (
-            lambda: columns.check_messages(
-                frame("a array<struct<role:string,content:string,name:string>>"), "a"
-            ),
+            lambda: columns.check_messages(frame("a array<struct<role:string,content:string,name:string>>"), "a"),
             ["name:string", "no other fields"],
         ),
         (
@@ -78,9 +76,7 @@ MESSAGES = "array<struct<role:string,content:string>>"
             ["content:int"],
         ),
         (
-            lambda: columns.check_messages(
-                frame("a array<struct<role:string,role:string,content:string>>"), "a"
-            ),
+            lambda: columns.check_messages(frame("a array<struct<role:string,role:string,content:string>>"), "a"),
             ["no other fields"],
         ),
         (
@@ -97,9 +93,7 @@ def test_refused_schema(check: Callable[[], None], words: list[str], spark: Spar
 
 
 def test_accepted_schema(spark: SparkSession) -> None:
-    schema = frame(
-        f"`a.b` string, Text string, m {MESSAGES}, w array<struct<content:string,role:string>>"
-    )
+    schema = frame(f"`a.b` string, Text string, m {MESSAGES}, w array<struct<content:string,role:string>>")
     columns.check_frame(schema)
     columns.check_outputs(schema, ["prediction", "prediction_error", "a"])
     columns.check_prompt(schema, "a.b")

@@ -55,7 +55,7 @@ def test_both_renderers_agree_on_every_type(spark: SparkSession) -> None:
     # Spark is too slow for a job an example: hypothesis only makes the rows, all are compared at
     # once.
     @settings(
-        max_examples=1500,
+        max_examples=600,
         phases=[Phase.generate],
         derandomize=True,
         database=None,

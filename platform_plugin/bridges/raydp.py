@@ -113,7 +113,9 @@ class RaydpBridge:
     def to_spark(self, answers: ray.data.Dataset, schema: StructType, spark: SparkSession) -> DataFrame:
         """Return the dataset's rows as a frame of `schema`; see `Bridge.to_spark`."""
         import ray
+        from pyspark.sql.types import StructField, StructType
 
+        schema = StructType([StructField(field.name, field.dataType) for field in schema.fields])
         connection = Connection.of_driver()
         name = f"{ANSWERS}{uuid.uuid4().hex[:12]}"
         holder = _actor(Holder, name)
@@ -181,7 +183,7 @@ def _pusher(connection: Connection, names: dict[str, str]) -> Any:
 def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    target = to_arrow_schema(schema)
+    target = pa.schema([_nullable(field) for field in to_arrow_schema(schema)])
 
     def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on: Spark executor. Yields the blocks whose numbers come in."""
@@ -201,6 +203,18 @@ def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
                     yield from (block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH))
 
     return fetch
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    """Return `field` with every field within nullable: a null vector has null parts, which vectors declare impossible."""
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(kind.field(i)) for i in range(kind.num_fields)])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _nullable(kind.item_field))
+    return pa.field(field.name, kind)
 
 
 def _cannot_cross(kind: DataType) -> str | None:

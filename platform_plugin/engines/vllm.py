@@ -27,6 +27,7 @@ from platform_plugin.errors import (
     ConfigError,
     EngineDiedError,
     EngineStartError,
+    MissingDependencyError,
     UnsupportedTaskError,
 )
 from platform_plugin.failures import FailureLog
@@ -90,7 +91,10 @@ class VllmSpec:
 
     def build(self) -> Engine:
         """Load the model, which takes about half a minute and a process of its own. Runs on: Ray actor."""
-        model = ensure_weights(self.profile())
+        try:
+            model = ensure_weights(self.profile())
+        except MissingDependencyError as exc:
+            raise EngineStartError(str(exc)) from exc
         _quiet(model)
         log = FailureLog()
         args = {
@@ -109,6 +113,12 @@ class VllmSpec:
 
             args.setdefault("logging_config", LoggingConfig(pylogging_config_file=str(log.config)))
             llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**args))
+        except ModuleNotFoundError as exc:
+            log.close()
+            raise EngineStartError(
+                f'engine "vllm" needs the package {exc.name}, which is not installed: '
+                'pip install "platform-plugin[cpu]", or "platform-plugin[gpu]" where there are GPUs'
+            ) from exc
         except Exception as exc:
             said = log.words(exc)
             log.close()
