@@ -75,7 +75,7 @@ TYPES: dict[str, tuple[t.DataType, Any, Any]] = {
     "real": (t.DoubleType(), 0.1, float("nan")),
     "money": (t.DecimalType(10, 2), Decimal("12345678.90"), Decimal("-0.01")),
     "widest": (t.DecimalType(38, 18), Decimal("12345678901234567890.123456789012345678"), Decimal("1E-18")),
-    "text": (t.StringType(), "Ünïcode 🚕 \"quoted\"\n", ""),
+    "text": (t.StringType(), 'Ünïcode 🚕 "quoted"\n', ""),
     "raw": (t.BinaryType(), bytearray(b"\x00\xff"), bytearray()),
     "day": (t.DateType(), datetime.date(1905, 1, 1), datetime.date(2024, 2, 29)),
     # Half past one came twice that night in New York.
@@ -177,7 +177,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
     """Return a starter of programs; what is left of them at the end is killed."""
     started: list[Script] = []
 
-    def start(text: str, *modules: tuple[str, str], command: list[str] | None = None, **env: str) -> Script:
+    def start(text: str, *modules: tuple[str, str], arguments: list[str] | None = None, **env: str) -> Script:
         folder = tmp_path_factory.mktemp("script")
         for name, source in (("main.py", text), *modules):
             (folder / name).write_text(textwrap.dedent(source))
@@ -186,7 +186,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
         own = {TAG: tag, "SPT_NOENV": "1", "PLATFORM_PLUGIN_PROGRESS": "off"}
         with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
             process = subprocess.Popen(
-                command or [sys.executable, str(folder / "main.py")],
+                [sys.executable, str(folder / "main.py"), *(arguments or [])],
                 cwd=folder,
                 env={**os.environ, **own, **env},
                 stdout=out,

@@ -113,11 +113,12 @@ def test_row_that_spark_cannot_compute_fails_in_sparks_words(bridge: Bridge, spa
 
 def test_released_frame_says_so(bridge: Bridge, spark: SparkSession) -> None:
     frame = spark.range(3)
-    kept, dropped = there_and_back(bridge, frame), there_and_back(bridge, frame)
-    bridge.release(dropped.where("id > 1"))
-    with pytest.raises(Exception, match="the answers of this frame were released"):
-        dropped.collect()
-    assert sorted(row["id"] for row in kept.collect()) == [0, 1, 2]
+    with bridge.to_ray(frame) as dataset:
+        kept, dropped = (bridge.to_spark(dataset, frame.schema, spark) for _ in range(2))
+        bridge.release(dropped.where("id > 1"))
+        with pytest.raises(Exception, match="the answers of this frame were released"):
+            dropped.collect()
+        assert sorted(row["id"] for row in kept.collect()) == [0, 1, 2]
     bridge.release(kept)
     bridge.release(kept)
 

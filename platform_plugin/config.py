@@ -44,12 +44,37 @@ class EngineConfig(Frozen):
 
 
 class Ask(Frozen):
-    """What one transform wants of each request; it travels with every batch, so engines are shared."""
+    """What one transform wants of each request; it travels with every batch, so engines are shared.
+
+    Args:
+        messages: whether a prompt is a JSON array of messages.
+        chat_template: "auto", "none" or Jinja text; `chat_template_kwargs` go to it.
+        sampling: as vLLM spells it; a request's own `sampling` column wins over it.
+        prompt_too_long: what becomes of a prompt that the model does not take.
+        choices: the answer is one of these.
+        output_type: the answer is JSON of this Spark type (``StructType.jsonValue()``).
+        request_timeout_s: from when the engine takes the request.
+    """
 
     system_prompt: str | None = None
     messages: bool = False
     chat_template: str = "auto"
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     sampling: dict[str, Any] = Field(default_factory=dict)
+    prompt_too_long: Literal["error", "truncate_left", "truncate_right"] = "error"
+    choices: tuple[str, ...] = ()
+    output_type: dict[str, Any] | None = None
+    request_timeout_s: float = Field(default=600.0, gt=0)
+
+    @property
+    def answers(self) -> int:
+        """How many answers a request has."""
+        return int(self.sampling.get("n") or 1)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether decoding is held to a shape: an answer that was cut is then no answer."""
+        return bool(self.choices) or self.output_type is not None
 
 
 class Replicas(Frozen):

@@ -16,6 +16,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 _RECORD = "\x1e"
+_POINTER = re.compile(r"See (root cause above|stack trace( \(above\))? for (the )?root cause)\.")
+_SILENT = "That process said nothing: it was killed, ran out of memory, or crashed in native code."
 _MOST = 600
 """Characters of a foreign message that are shown."""
 
@@ -62,7 +64,7 @@ def _said(exc: Exception) -> str:
 
 
 def _shorten(text: str) -> str:
-    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    text = _POINTER.sub(_SILENT, re.sub(r"\s*\n\s*", " ", text.strip()))
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."
 
 

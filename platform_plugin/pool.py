@@ -135,7 +135,7 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> No
             "downscale_to_zero_delay_s": replicas.idle_timeout_s,
             "downscale_delay_s": replicas.idle_timeout_s,
             "upscale_delay_s": 1.0,
-            "look_back_period_s": 2.0,
+            "look_back_period_s": 11.0,  # Serve wants more than its metrics interval of 10
             "target_ongoing_requests": 4,
         },
         **groups,

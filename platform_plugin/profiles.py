@@ -51,6 +51,7 @@ class ModelProfile(Frozen):
         engine_args: spelled as vLLM spells them.
         num_gpus: per worker; a replica has tensor x pipeline parallel workers.
         num_cpus: per replica.
+        reasoning: the marks between which the model thinks, such as ["<think>", "</think>"].
     """
 
     name: str
@@ -62,6 +63,7 @@ class ModelProfile(Frozen):
     num_gpus: float = Field(default=0.0, ge=0)
     num_cpus: float = Field(default=1.0, ge=0)
     license: str | None = None
+    reasoning: tuple[str, str] | None = None
 
     @model_validator(mode="after")
     def _sizes_are_fields(self) -> Self:

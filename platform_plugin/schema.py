@@ -46,6 +46,8 @@ DETAILS_TYPE = StructType(
         StructField("output_tokens", LongType()),
         StructField("truncated", BooleanType()),
         StructField("seconds", DoubleType()),
+        StructField("reasoning", StringType()),
+        StructField("raw_text", StringType()),
     ]
 )
 MESSAGES = "array<struct<role:string,content:string>>"

@@ -16,8 +16,8 @@ PACKAGE = ROOT / "platform_plugin"
 
 LAYERS = [
     "errors",
-    "config profiles arguments schema template tally report progress view jdk meter failures connection",
-    "bridges engines chat replica pool session shipping weights credentials udf metrics k8s",
+    "config profiles arguments schema template tally report progress view jdk meter failures connection output",
+    "bridges engines chat replica routing pool session shipping weights credentials udf metrics k8s",
     "requests inference inline rejoin store answers tracking",
     "stages evaluation doctor cli demo",
 ]
@@ -30,7 +30,7 @@ HOMES = {
     "vllm": {"engines.vllm", "arguments"},
     "raydp": {"bridges.raydp", "session"},
     "mlflow": {"tracking", "evaluation", "engines.mlflow_model"},
-    "ray.serve": {"pool"},
+    "ray.serve": {"pool", "routing"},
     "torch": {"engines", "weights", "chat"},
     "transformers": {"engines", "weights", "chat"},
 }

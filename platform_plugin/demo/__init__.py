@@ -103,9 +103,8 @@ def _show(replies: DataFrame, report: RunReport) -> None:
     for row in replies.orderBy("id").limit(6).collect():
         told = row["reply"] if row["reply"] is not None else f"({row['reply_error']['type']})"
         table.add_row(str(row["id"]), row["city"], row["message"][:160], told)
-    console = Console()
-    console.print(table)
-    console.print(str(report), markup=False, highlight=False)
+    Console().print(table)
+    sys.stdout.write(f"{report}\n")
 
 
 class _Steps:
@@ -121,4 +120,4 @@ class _Steps:
         return time.monotonic() - self._began
 
     def __call__(self, text: str) -> None:
-        self._console.print(f"[{self.seconds:5.0f} s] {text}", markup=False, highlight=False)
+        self._console.print(f"[{self.seconds:5.0f} s] {text}", markup=False, highlight=False, soft_wrap=True)

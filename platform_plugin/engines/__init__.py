@@ -19,7 +19,8 @@ from platform_plugin.errors import UnknownPluginError, near
 
 REQUEST_SCHEMA = pa.schema([("key", pa.binary()), ("prompt", pa.string())])
 """What crosses to an engine. `prompt` is the user's message, or with ``Ask.messages`` a JSON array of
-``{"role", "content"}``. Further columns of a request are optional and named in `Ask`."""
+``{"role", "content"}``. A column `sampling` (string, a JSON object or null) may follow: the row's own sampling
+parameters, over those of the ask."""
 
 ERROR_TYPE = pa.struct(
     [
@@ -32,7 +33,11 @@ ERROR_TYPE = pa.struct(
 
 
 def answer_schema(output: pa.DataType) -> pa.Schema:
-    """Return the one schema of good and bad answers; only the type of `output` varies."""
+    """Return the one schema of good and bad answers; only the type of `output` varies.
+
+    `reasoning` is the text that a model sets off from its answer; `raw_text` what it said, where that is no answer
+    (it was cut, or does not parse).
+    """
     return pa.schema(
         [
             ("key", pa.binary()),
@@ -44,6 +49,8 @@ def answer_schema(output: pa.DataType) -> pa.Schema:
             ("output_tokens", pa.int64()),
             ("truncated", pa.bool_()),
             ("seconds", pa.float64()),
+            ("reasoning", pa.string()),
+            ("raw_text", pa.string()),
         ]
     )
 
