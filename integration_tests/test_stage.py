@@ -120,7 +120,7 @@ def test_equal_prompts_are_asked_apart_where_answers_may_differ(
     assert stage.lastReport.distinct == distinct
 
 
-BAD = ("good", None, " \t", "this is unanswerable", "word " * 64, "good")
+BAD = ("good", None, " \t", "this is unanswerable", "word " * 64, "good", "better", "best", "last")
 
 
 def test_bad_rows_of_every_kind_are_rows_of_the_same_schema(echo: Maker, messages: Callable[..., DataFrame]) -> None:
@@ -134,6 +134,9 @@ def test_bad_rows_of_every_kind_are_rows_of_the_same_schema(echo: Maker, message
         3: (None, "EchoFailure"),
         4: (None, "PromptTooLong"),
         5: ("good", None),
+        6: ("better", None),
+        7: ("best", None),
+        8: ("last", None),
     }
     rows = {row["id"]: row for row in result.collect()}
     assert rows[0]["details"]["finish_reason"] == "stop"
@@ -150,7 +153,7 @@ def test_bad_rows_of_every_kind_are_rows_of_the_same_schema(echo: Maker, message
 def test_skip_leaves_bad_rows_out(echo: Maker, messages: Callable[..., DataFrame]) -> None:
     stage = echo(handleInvalid="skip")
     result = stage.transform(messages(*BAD))
-    assert answers(result) == {0: ("good", None), 5: ("good", None)}
+    assert answers(result) == {i: (text, None) for i, text in enumerate(BAD) if i in (0, 5, 6, 7, 8)}
     assert result.schema == stage.transformSchema(messages(*BAD).schema)
 
 
@@ -345,16 +348,19 @@ SET = {
 
 def test_every_param_has_a_getter_a_setter_and_a_word_of_explanation(spark: SparkSession) -> None:
     stage = LLMPredictor()
-    assert set(SET) == {param.name for param in stage.params}
+    for param in stage.params:
+        face = param.name[0].upper() + param.name[1:]
+        assert callable(getattr(stage, f"set{face}"))
+        assert callable(getattr(stage, f"get{face}"))
     for name, value in SET.items():
         face = name[0].upper() + name[1:]
         assert getattr(stage, f"set{face}")(value) is stage
         assert getattr(stage, f"get{face}")() == value
     told = stage.explainParams()
-    assert all(f"{name}: " in told for name in SET)
+    assert all(f"{param.name}: {param.doc}" in told for param in stage.params)
     both = LLMPredictor(**SET), LLMPredictor().setParams(**SET)
     for one in both:
-        assert {p.name: one.getOrDefault(p) for p in one.params} == SET
+        assert {name: one.getOrDefault(name) for name in SET} == SET
 
 
 def test_copy_takes_other_values_and_leaves_the_original(spark: SparkSession) -> None:

@@ -16,4 +16,4 @@ def release_answers(frame: DataFrame) -> None:
     Evaluating the frame afterwards fails; write or cache it before. A frame without answers is left as it is.
     """
     for name in find_bridges():
-        load_bridge(name).release(frame)
+        load_bridge(name, "/").release(frame)

@@ -43,6 +43,9 @@ class EngineConfig(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+TooLong = Literal["error", "truncate_left", "truncate_right"]
+
+
 class Ask(Frozen):
     """What one transform wants of each request; it travels with every batch, so engines are shared.
 
@@ -61,7 +64,7 @@ class Ask(Frozen):
     chat_template: str = "auto"
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     sampling: dict[str, Any] = Field(default_factory=dict)
-    prompt_too_long: Literal["error", "truncate_left", "truncate_right"] = "error"
+    prompt_too_long: TooLong = "error"
     choices: tuple[str, ...] = ()
     output_type: dict[str, Any] | None = None
     request_timeout_s: float = Field(default=600.0, gt=0)

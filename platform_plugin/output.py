@@ -1,4 +1,4 @@
-"""The shape of an answer: free text, one of a list, or a typed struct; how decoding is constrained to it and how what
+"""The shape of an answer: free text, one of a list, or a typed value; how decoding is constrained to it and how what
 came back is read. Spark types are named by their JSON form, so that nothing here needs Spark on a replica.
 """
 
@@ -8,15 +8,31 @@ import datetime
 import decimal
 import json
 import math
+import random
+import re
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from platform_plugin.config import Ask
+from platform_plugin.engines import error_row
 from platform_plugin.errors import ConfigError
 
 Type = dict[str, Any] | str
 """A Spark type as ``DataType.jsonValue()`` gives it."""
 
 _RANGES = {"byte": 2**7, "short": 2**15, "integer": 2**31, "long": 2**63}
-_TEXTS = {"date": "date", "timestamp": "date-time", "timestamp_ntz": "date-time"}
+_DAY = (
+    "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))"
+)
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_ZONE = "(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
+# Not JSON schema's "date-time": it takes a fraction without end, and always a zone, which timestamp_ntz may not have.
+_TEXTS = {"date": _DAY, "timestamp": f"{_DAY}T{_TIME}{_ZONE}", "timestamp_ntz": f"{_DAY}T{_TIME}"}
+_FLOAT_MAX = (2 - 2**-23) * 2.0**127
+MOST_ITEMS = 32
+"""Elements of an array at most: a small model would never end one."""
 _TAKES = "string, boolean, integers, float, double, decimal, date, timestamp, arrays and structs of them"
 
 
@@ -30,19 +46,26 @@ def json_schema(kind: Type, path: str = "outputSchema") -> dict[str, Any]:
         fields = {f["name"]: json_schema(f["type"], f"{path}.{f['name']}") for f in kind["fields"]}
         if not fields:
             raise ConfigError(f"{path} is a struct without fields; name at least one, as in 'intent STRING'.")
+        if len(fields) < len(kind["fields"]):
+            names = ", ".join(f["name"] for f in kind["fields"])
+            raise ConfigError(f"{path} has two fields of one name ({names}); JSON holds one of them. Rename one.")
         return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
     if isinstance(kind, dict) and kind["type"] == "array":
-        return {"type": "array", "items": json_schema(kind["elementType"], f"{path}[]")}
+        return {"type": "array", "items": json_schema(kind["elementType"], f"{path}[]"), "maxItems": MOST_ITEMS}
     if kind == "string":
         return {"type": "string"}
     if kind == "boolean":
         return {"type": "boolean"}
     if isinstance(kind, str) and kind in _RANGES:
-        return {"type": "integer"}
-    if isinstance(kind, str) and (kind in ("float", "double") or kind.startswith("decimal")):
+        return {"type": "integer", "minimum": -_RANGES[kind], "maximum": _RANGES[kind] - 1}
+    if isinstance(kind, str) and kind in ("float", "double"):
         return {"type": "number"}
+    if isinstance(kind, str) and kind.startswith("decimal"):
+        precision, scale = _digits(kind)
+        most = (10**precision - 1) / 10**scale
+        return {"type": "number", "minimum": -most, "maximum": most}
     if isinstance(kind, str) and kind in _TEXTS:
-        return {"type": "string", "format": _TEXTS[kind]}
+        return {"type": "string", "pattern": f"^{_TEXTS[kind]}$"}
     name = kind if isinstance(kind, str) else kind["type"]
     raise ConfigError(f"{path} is {name}, which a constrained answer cannot have; it takes {_TAKES}.")
 
@@ -51,8 +74,8 @@ def fault(text: str, kind: Type) -> str | None:
     """Return what is wrong with a JSON text that should hold a value of a Spark type, or None."""
     try:
         value = json.loads(text, parse_float=decimal.Decimal)
-    except (ValueError, RecursionError) as exc:
-        return f"not JSON: {exc}"
+    except (ValueError, RecursionError, ArithmeticError) as exc:
+        return f"not JSON: {exc or type(exc).__name__}"
     return _misfit(value, kind, "answer")
 
 
@@ -86,16 +109,93 @@ def _is(value: Any, kind: str) -> bool:
     if kind.startswith("decimal"):
         return isinstance(value, int | decimal.Decimal) and _fits(decimal.Decimal(value), kind)
     if kind in ("float", "double"):
-        return isinstance(value, int | decimal.Decimal) and math.isfinite(float(value))
+        most = _FLOAT_MAX if kind == "float" else math.nextafter(math.inf, 0)
+        return isinstance(value, int | decimal.Decimal) and abs(value) <= most
+    if not isinstance(value, str) or not re.fullmatch(_TEXTS[kind], value, re.ASCII):
+        return False
     try:
-        return isinstance(value, str) and bool(
-            datetime.date.fromisoformat(value) if kind == "date" else datetime.datetime.fromisoformat(value)
-        )
-    except ValueError:
+        return bool(datetime.datetime.fromisoformat(value))
+    except ValueError:  # the 29th of February
         return False
 
 
 def _fits(value: decimal.Decimal, kind: str) -> bool:
     """Return whether the whole part fits; Spark rounds what is behind the scale."""
-    precision, scale = (int(n) for n in kind.removeprefix("decimal(").rstrip(")").split(","))
+    precision, scale = _digits(kind)
     return value == 0 or value.adjusted() < precision - scale
+
+
+def _digits(kind: str) -> tuple[int, int]:
+    """Return precision and scale of "decimal(10,2)"."""
+    precision, scale = kind.removeprefix("decimal(").rstrip(")").split(",")
+    return int(precision), int(scale)
+
+
+def example(kind: Type, chance: random.Random) -> Any:
+    """Return some value of a Spark type, as JSON holds it; the same for the same seed."""
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        return {f["name"]: example(f["type"], chance) for f in kind["fields"]}
+    if isinstance(kind, dict):
+        return [example(kind["elementType"], chance) for _ in range(chance.randint(1, 3))]
+    number = chance.randrange(100)
+    moment = datetime.datetime(2024, 1, 1) + datetime.timedelta(days=number, minutes=number)
+    values = {
+        "string": f"word {number}",
+        "boolean": number % 2 == 0,
+        "date": moment.date().isoformat(),
+        "timestamp": f"{moment.isoformat()}Z",
+        "timestamp_ntz": moment.isoformat(),
+    }
+    if kind.startswith("decimal"):
+        return number % 10 / 10 if _digits(kind)[1] else number % 10
+    return values.get(kind, number / 8 if kind in ("float", "double") else number)
+
+
+def output_type(ask: Ask) -> pa.DataType:
+    """Return the Arrow type of `output`: the text (free, a choice or JSON), or a list of texts where n > 1."""
+    return pa.string() if ask.answers == 1 else pa.list_(pa.string())
+
+
+def split_reasoning(text: str, marks: tuple[str, str]) -> tuple[str | None, str]:
+    """Return what stands between the marks, None without a mark, and the rest; a mark left open holds all that follows.
+
+    A text without a mark is returned as it is; else both parts are stripped.
+    """
+    pattern = re.compile(rf"{re.escape(marks[0])}(.*?)(?:{re.escape(marks[1])}|\Z)", re.DOTALL)
+    thoughts = [thought.strip() for thought in pattern.findall(text)]
+    return ("\n\n".join(thoughts), pattern.sub("", text).strip()) if thoughts else (None, text)
+
+
+def to_answer(
+    texts: Sequence[str], reasons: Sequence[str], ask: Ask, marks: tuple[str, str] | None = None
+) -> dict[str, Any]:
+    """Return output, error, finish_reason, reasoning and raw_text of one row, as far as they are known.
+
+    Where the answer is held to a shape, one that was cut or does not parse is an error of the row. Such decoding
+    starts at once, so the model does not reason.
+
+    Args:
+        texts: what the model said, one text an answer.
+        reasons: why it ended, one an answer; "length" where it was cut.
+        marks: between which the model reasons.
+    """
+    fields: dict[str, Any] = {"finish_reason": "length" if "length" in reasons else reasons[0]}
+    if ask.constrained:
+        for text, reason in zip(texts, reasons, strict=True):
+            error = _error(text, reason, ask)
+            if error:
+                return {**fields, "error": error, "raw_text": text}
+    elif marks:
+        thoughts, texts = zip(*(split_reasoning(text, marks) for text in texts), strict=True)
+        fields["reasoning"] = "\n\n".join(t for t in thoughts if t) or None
+    return {**fields, "output": list(texts) if ask.answers > 1 else texts[0]}
+
+
+def _error(text: str, reason: str, ask: Ask) -> dict[str, Any] | None:
+    if reason == "length":
+        return error_row("output", "OutputCut", "the answer was cut before its end; raise max_tokens or max_model_len")
+    if ask.output_type is not None:
+        wrong = fault(text, ask.output_type)
+    else:
+        wrong = None if text in ask.choices else f"answer={text[:100]!r} is none of the {len(ask.choices)} choices"
+    return error_row("output", "OutputUnparsable", wrong) if wrong else None

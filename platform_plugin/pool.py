@@ -10,6 +10,7 @@ import logging
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from platform_plugin.config import Placement, Replicas
@@ -19,7 +20,7 @@ from platform_plugin.errors import EngineStartError, PlacementError
 from platform_plugin.replica import Replica
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle
+    from ray.serve.handle import DeploymentHandle, DeploymentResponse
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ PREFIX = "pp-"
 # Batches that one replica takes at once: enough that the engine's own scheduler always has a queue.
 BATCHES_PER_REPLICA = 64
 POLL_S = 1.0
+ROUTER = "platform_plugin.routing.SpanRouter"
 
 _lock = threading.Lock()
 _ranges: dict[str, Replicas] = {}
@@ -68,12 +70,24 @@ def start(spec: EngineSpec, replicas: Replicas, *, joined: bool) -> str:
     return name
 
 
+def find(spec: EngineSpec) -> str | None:
+    """Return the application's name if this process has started the engine, and it may be called at once."""
+    name = app_name(spec)
+    return name if name in _ranges else None
+
+
 def handle(name: str) -> DeploymentHandle[Any]:
     """Return the handle to the engine `name`. Runs on: driver or Ray actor."""
     from ray import serve
 
     _quiet()
     return serve.get_app_handle(name)
+
+
+def value(response: DeploymentResponse[Any], timeout_s: float | None = None) -> Any:
+    """Wait for a call's result, in a thread: a notebook's cells run in an event loop, where Serve refuses to wait."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(response.result, timeout_s=timeout_s).result()
 
 
 def release(name: str) -> None:
@@ -103,6 +117,7 @@ def shut_down() -> None:
 
 def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> None:
     from ray import serve
+    from ray.serve.config import RequestRouterConfig
 
     global _credentials
     _quiet()
@@ -128,6 +143,7 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> No
         graceful_shutdown_wait_loop_s=0.5,
         graceful_shutdown_timeout_s=10,
         health_check_period_s=2,
+        request_router_config=RequestRouterConfig(request_router_class=ROUTER),  # type: ignore[arg-type]
         autoscaling_config={
             "min_replicas": 0,
             "initial_replicas": replicas.min_replicas,
@@ -153,7 +169,7 @@ def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
     response = handle.ready.remote()
     while True:
         try:
-            response.result(timeout_s=POLL_S)
+            value(response, POLL_S)
             return
         except TimeoutError:
             pass

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from platform_plugin import schema as columns
 from platform_plugin.schema import ANSWER, DETAILS_TYPE, ERROR, ERROR_TYPE, KEY, PREFIX
@@ -33,6 +34,7 @@ def rejoin(
     output_type: DataType,
     handle_invalid: str,
     answers_bytes: int,
+    parse: bool = False,
 ) -> DataFrame:
     """Return the caller's frame with the answers. Runs on: driver; Spark evaluates it later.
 
@@ -44,6 +46,7 @@ def rejoin(
         keyed: ``Requests.keyed``.
         answers: one row a key, in ``schema.answer_type(output_type)``.
         details_col: name of the struct of ``schema.DETAILS_TYPE``; None for none.
+        parse: whether the answers are JSON texts of `output_type`, or arrays of them.
         handle_invalid: "keep" bad rows with their error, or "skip" them.
         answers_bytes: size of all answers, for the choice of the join. Spark's own estimate is of
             the tiny range that they are fetched through: it would broadcast any number of them.
@@ -57,8 +60,13 @@ def rejoin(
     )
     fields = [F.col(ANSWER + name).alias(name) for name in DETAILS_TYPE.names]
     details = F.when(F.col(ANSWER + "key").isNotNull(), F.struct(*fields))
+    output = F.col(ANSWER + "output")
+    if parse:
+        many = isinstance(output_type, ArrayType)
+        kind: Any = output_type.elementType if isinstance(output_type, ArrayType) else output_type
+        output = F.transform(output, lambda text: F.from_json(text, kind)) if many else F.from_json(output, kind)
     added = [
-        _checked(F.col(ANSWER + "output"), output_type).alias(output_col),
+        _checked(output, output_type).alias(output_col),
         _checked(F.coalesce(F.col(ERROR), F.col(ANSWER + "error")), ERROR_TYPE).alias(error_col),
     ]
     if details_col is not None:

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from platform_plugin import schema as columns
 from platform_plugin.errors import ConfigError
-from platform_plugin.schema import ERROR, ERROR_TYPE, KEY, PROMPT
+from platform_plugin.schema import ERROR, ERROR_TYPE, KEY, PROMPT, SAMPLING
 from platform_plugin.template import PromptTemplate
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ _TEXT = r"\S"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a row's prompt comes from: exactly one of the three."""
+    """Where a row's prompt comes from, exactly one of the first three, and its own sampling parameters if any."""
 
     input_col: str | None = None
     template: PromptTemplate | None = None
     messages_col: str | None = None
+    sampling_col: str | None = None
 
     def __post_init__(self) -> None:
         given = {
@@ -58,6 +59,8 @@ class Source:
             self.template.check(schema)
         elif self.messages_col is not None:
             columns.check_messages(schema, self.messages_col)
+        if self.sampling_col is not None:
+            columns.check_sampling_column(schema, self.sampling_col)
 
     def prompt(self, schema: StructType) -> Column:
         """Return the prompt: text, or for messages a JSON array of {"role", "content"}."""
@@ -72,6 +75,16 @@ class Source:
                 )
             )
         return columns.column(self.input_col or "")
+
+    def content(self, schema: StructType) -> list[Column]:
+        """Return everything that the answer depends on: PROMPT, and with a samplingParamsCol SAMPLING, a JSON text."""
+        made = [self.prompt(schema).alias(PROMPT)]
+        if self.sampling_col is not None:
+            field = columns.find_field(schema, self.sampling_col, "samplingParamsCol")
+            value = columns.column(field.name)
+            text = F.to_json(value) if isinstance(field.dataType, StructType) else value
+            made.append(text.alias(SAMPLING))
+        return made
 
     def error(self) -> Column:
         """Return the error of a row that cannot be asked, else null; reads the column PROMPT."""
@@ -111,7 +124,7 @@ class Requests:
     Args:
         keyed: the caller's frame, unchanged, + KEY (binary, never null) + PROMPT
             + ERROR (null for good rows).
-        frame: `key`, `prompt` of the good rows, one a key; what crosses to Ray.
+        frame: `key`, `prompt` (and `sampling`) of the good rows, one a key; what crosses to Ray.
     """
 
     keyed: DataFrame
@@ -144,26 +157,27 @@ class Requests:
         # would hash to one task.
         refused = F.encode(row.cast("string"), "UTF-8")
         good = F.col(ERROR).isNull()
+        content = [PROMPT] if source.sampling_col is None else [PROMPT, SAMPLING]
         keyed = (
-            df.select("*", source.prompt(df.schema).alias(PROMPT))
+            df.select("*", *source.content(df.schema))
             .select("*", source.error().alias(ERROR))
-            .select("*", F.when(good, _content_key()).otherwise(refused).alias(KEY))
+            .select("*", F.when(good, _content_key(content)).otherwise(refused).alias(KEY))
         )
         if deduplicate:
             # Keyed after the distinct: fewer hashes, and a narrower shuffle.
-            frame = keyed.where(good).select(PROMPT).distinct().select(_content_key().alias("key"), PROMPT)
+            frame = keyed.where(good).select(*content).distinct().select(_content_key(content).alias("key"), *content)
         else:
             # Ordered by a hash of the row: any other order gives other numbers in another plan.
             occurrence = F.row_number().over(Window.partitionBy(KEY).orderBy(row)).cast("string")
             numbered = _sha256(F.concat(F.col(KEY), F.encode(occurrence, "UTF-8")))
             keyed = keyed.select(
                 *[columns.column(name) for name in df.columns],
-                PROMPT,
+                *content,
                 ERROR,
                 F.when(good, numbered).otherwise(F.col(KEY)).alias(KEY),
             )
-            frame = keyed.where(good).select(F.col(KEY).alias("key"), PROMPT)
-        frame = frame.withColumnRenamed(PROMPT, "prompt")
+            frame = keyed.where(good).select(F.col(KEY).alias("key"), *content)
+        frame = frame.select("key", *[F.col(name).alias(name.removeprefix(columns.PREFIX)) for name in content])
         if prefix_ordering:
             frame = frame.repartitionByRange("prompt").sortWithinPartitions("prompt")
         return cls(keyed, frame)
@@ -188,9 +202,9 @@ class Requests:
         )
 
 
-def _content_key() -> Column:
+def _content_key(content: list[str]) -> Column:
     """Return the hash of everything the answer depends on; binary(32), never null."""
-    return _sha256(F.to_json(F.struct(F.col(PROMPT).alias("prompt"))))
+    return _sha256(F.to_json(F.struct(*[F.col(name) for name in content])))
 
 
 def _sha256(value: Column) -> Column:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PREFIX = "__pp_"
 KEY = "__pp_key"
 PROMPT = "__pp_prompt"
+SAMPLING = "__pp_sampling"
 ERROR = "__pp_error"
 ANSWER = "__pp_answer_"
 """Prefix of an answer's columns while they are being joined."""
@@ -146,6 +147,16 @@ def check_messages(schema: StructType, name: str) -> None:
             f"messagesCol={name!r} is {kind.simpleString()}; wanted {MESSAGES} "
             "and no other fields. "
             "Build it with transform(<col>, m -> struct(m.role as role, m.content as content))."
+        )
+
+
+def check_sampling_column(schema: StructType, name: str) -> None:
+    """Raise SchemaError unless samplingParamsCol `name` is a struct or a string column."""
+    kind = find_field(schema, name, "samplingParamsCol").dataType
+    if not isinstance(kind, StringType | StructType):
+        raise SchemaError(
+            f"samplingParamsCol={name!r} is {kind.simpleString()}; wanted a struct, as struct<max_tokens:int>, or a "
+            "string with a JSON object. Make one with struct(<col> AS max_tokens)."
         )
 
 

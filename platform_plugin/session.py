@@ -241,19 +241,6 @@ class SparkOnRay:
         self._environment = {}
 
 
-def check(spark: SparkSession) -> None:
-    """Raise SessionError unless `spark` runs on Ray, so that its frames can be handed over."""
-    import ray
-
-    context: Any = getattr(spark, "_sc", None)
-    if context is None or not str(context.master).startswith("ray") or not ray.is_initialized():
-        raise SessionError(
-            f"this SparkSession (master {context.master if context else 'remote'}) does not run on Ray, so its rows "
-            "cannot be handed to an engine.\n"
-            "Start it with `with spark_on_ray(...) as spark:` from platform_plugin; stop the other session first."
-        )
-
-
 def _check_no_other_session() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

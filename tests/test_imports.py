@@ -18,7 +18,7 @@ LAYERS = [
     "errors",
     "config profiles arguments schema template tally report progress view jdk meter failures connection output",
     "bridges engines chat replica routing pool session shipping weights credentials udf metrics k8s",
-    "requests inference inline rejoin store answers tracking",
+    "requests monitor budget forwarder inference run scoring inline rejoin store answers tracking",
     "stages evaluation doctor cli demo",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

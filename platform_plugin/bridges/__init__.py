@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class Bridge(Protocol):
     """Carries frames between Spark and Ray. Runs on: driver."""
 
+    def check_session(self, spark: SparkSession) -> None:
+        """Raise SessionError where this bridge cannot serve the session."""
+        ...
+
     def check(self, schema: StructType) -> None:
         """Raise SchemaError, by column name and type, for what this bridge cannot carry."""
         ...
@@ -47,10 +51,10 @@ def find_bridges() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__))
 
 
-def load_bridge(name: str) -> Bridge:
-    """Return the bridge `name`. Raises UnknownPluginError with the names found."""
+def load_bridge(name: str, folder: str | None = None) -> Bridge:
+    """Return the bridge `name`; `folder` is where it may keep files. Raises UnknownPluginError with the names found."""
     names = find_bridges()
     if name not in names:
         raise UnknownPluginError(f"handOff={name!r} is not known; found: {', '.join(names)}.{near(name, names)}")
-    bridge: Bridge = importlib.import_module(f"{__name__}.{name}").BRIDGE()
+    bridge: Bridge = importlib.import_module(f"{__name__}.{name}").BRIDGE(folder)
     return bridge

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from platform_plugin.connection import Connection
-from platform_plugin.errors import HandOffError, SchemaError
+from platform_plugin.errors import HandOffError, SchemaError, SessionError
 
 if TYPE_CHECKING:
     import ray.data
@@ -63,6 +63,21 @@ class Holder:
 
 class RaydpBridge:
     """Spark -> Ray -> Spark by way of actors; for sessions whose executors run on Ray's nodes. Runs on: driver."""
+
+    def __init__(self, folder: str | None = None) -> None:
+        """Take no notice of `folder`: nothing is kept in files."""
+
+    def check_session(self, spark: SparkSession) -> None:
+        """Raise SessionError unless the session runs on Ray."""
+        import ray
+
+        context: Any = getattr(spark, "_sc", None)
+        if context is None or not str(context.master).startswith("ray") or not ray.is_initialized():
+            raise SessionError(
+                f"this SparkSession (master {context.master if context else 'remote'}) does not run on Ray, so its "
+                "rows cannot be handed to an engine.\n"
+                "Start it with `with spark_on_ray(...) as spark:` from platform_plugin; stop the other session first."
+            )
 
     def check(self, schema: StructType) -> None:
         """Raise SchemaError for columns that cannot cross."""
@@ -206,7 +221,7 @@ def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """Return `field` with every field within nullable: a null vector has null parts, which vectors declare impossible."""
+    """Return `field` with all within nullable: a null vector has null parts, which vectors declare impossible."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(kind.field(i)) for i in range(kind.num_fields)])

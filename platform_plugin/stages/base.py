@@ -8,49 +8,33 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.ml import Transformer
+from pyspark.ml.param import Param
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from platform_plugin import inference, pool, schema, session
+from platform_plugin import schema
 from platform_plugin.bridges import Bridge, find_bridges, load_bridge
 from platform_plugin.config import Ask, EngineConfig, Replicas
 from platform_plugin.engines import EngineSpec, load_spec
-from platform_plugin.errors import ConfigError, UnknownPluginError, near
+from platform_plugin.errors import ConfigError, InvalidRowsError, UnknownPluginError, near
 from platform_plugin.progress import Progress
 from platform_plugin.rejoin import rejoin
 from platform_plugin.report import RunReport
-from platform_plugin.requests import Counts, Requests
+from platform_plugin.requests import Requests
+from platform_plugin.run import Run, Steps
+from platform_plugin.scoring import Fields, Scorer
 from platform_plugin.stages.params import DEFAULTS, HasModel, HasOutput, HasRun
-from platform_plugin.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Steps:
-    """Seconds that each step of a transform took, in order."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
 class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
@@ -59,6 +43,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
     def __init__(self, given: dict[str, Any]) -> None:
         super().__init__()
         self._report: RunReport | None = None
+        self._result: DataFrame | None = None
         self._setDefault(**{k: v for k, v in DEFAULTS.items() if self.hasParam(k)})
         self._given(given)
 
@@ -76,6 +61,45 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         """The report of the last transform that this stage ran, or None."""
         return self._report
 
+    @property
+    def lastResult(self) -> DataFrame | None:
+        """The frame of the last transform, or None; with handleInvalid="error" it keeps what was answered."""
+        return self._result
+
+    def copy(self, extra: dict[Param[Any], Any] | None = None) -> Self:
+        """Return a copy with other values, converted as by a setter; PySpark would take them as they come."""
+        return super().copy({param: param.typeConverter(value) for param, value in (extra or {}).items()})
+
+    def scoreInstance(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return one row with its answer, or its error; without Spark, by the engine that ``transform`` uses."""
+        return self.scoreInstances([row])[0]
+
+    def scoreInstances(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows with their answers, or their errors, in order. Runs on: any process connected to Ray.
+
+        Values are as ``Row.asDict(recursive=True)`` gives them. handleInvalid does not apply: every row comes back.
+
+        Raises:
+            SessionError: the process is not connected to Ray.
+            SchemaError: a row lacks a field of the template.
+        """
+        return self._scorer().score(rows)
+
+    async def ascoreInstance(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Do as `scoreInstance`, in an event loop."""
+        return (await self.ascoreInstances([row]))[0]
+
+    async def ascoreInstances(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Do as `scoreInstances`, in an event loop."""
+        return await self._scorer().ascore(rows)
+
+    def fields(self) -> Fields:
+        """Return where a row's request is and where its answer goes. To be defined by the stage."""
+        raise NotImplementedError
+
+    def _scorer(self) -> Scorer:
+        return Scorer(self.spec(), self.ask(), self.replicas(), self.fields())
+
     def requests(self, df: DataFrame) -> Requests:
         """Return the requests of a frame, as Spark expressions. To be defined by the stage."""
         raise NotImplementedError
@@ -84,16 +108,28 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         """Return what is asked of each request. To be defined by the stage."""
         raise NotImplementedError
 
+    def answer_struct(self) -> StructType | None:
+        """Return the struct that the engine's JSON text holds, or None where the text is the answer."""
+        return None
+
     def check(self, columns: StructType) -> None:
         """Raise SchemaError or ConfigError for the stage's own params. To be defined by the stage."""
         raise NotImplementedError
 
     def spec(self) -> EngineSpec:
         """Return the checked description of the engine. Raises ConfigError."""
+        sizes = {
+            name: self.getOrDefault(param)
+            for name, param in (
+                ("tensor_parallel_size", self.tensorParallelSize),
+                ("pipeline_parallel_size", self.pipelineParallelSize),
+            )
+            if self.isDefined(param)
+        }
         config = EngineConfig.of(
             engine=self.getEngine(),
             model=self.getModel(),
-            engine_args=self.getEngineArgs(),
+            engine_args={**self.getEngineArgs(), **sizes},
             trust_remote_code=self.getTrustRemoteCode(),
         )
         spec = load_spec(config)
@@ -127,7 +163,10 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         self.replicas()
         self._bridge()
         spec = self.spec()
-        output = from_arrow_type(spec.output_type(self.ask()))
+        output: DataType = from_arrow_type(spec.output_type(self.ask()))
+        struct = self.answer_struct()
+        if struct is not None:
+            output = ArrayType(struct) if isinstance(output, ArrayType) else struct
         made = [
             StructField(self.getOutputCol(), output),
             StructField(self.getErrorCol(), schema.ERROR_TYPE),
@@ -140,7 +179,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         if name == "auto":
             name = "raydp"
         try:
-            return load_bridge(name)
+            return load_bridge(name, self.getHandOffDir() if self.isDefined(self.handOffDir) else None)
         except UnknownPluginError as exc:
             words = ["auto", *find_bridges()]
             raise UnknownPluginError(
@@ -152,32 +191,38 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         if word != "auto":
             return word == "true"
         sampling = self.ask().sampling
+        if self.hasParam("samplingParamsCol") and self.isDefined("samplingParamsCol"):
+            return False  # a row's own temperature may be above 0
         return sampling.get("temperature", 0) == 0 or sampling.get("seed") is not None
 
     def _transform(self, df: DataFrame) -> DataFrame:
         steps, began = Steps(), time.monotonic()
         with steps.step("check"):
             spec, made = self._checked(df.schema)
-            session.check(df.sparkSession)
+            bridge = self._bridge()
+            bridge.check_session(df.sparkSession)
             requests = self.requests(df)
+        run = Run(
+            spec=spec,
+            ask=self.ask(),
+            bridge=bridge,
+            replicas=self.replicas(),
+            batch_rows=self.getBatchSize(),
+            max_error_rate=self.getMaxErrorRate(),
+            strict=self.isSet(self.maxErrorRate),
+        )
         name = type(self).__name__
         logger.info("transform stage=%s engine=%s model=%s begins", name, self.getEngine(), self.getModel())
         with Progress(name) as progress:
-            answered = self._answered(
-                df,
-                requests,
-                spec,
-                schema.answer_type(made[self.getOutputCol()].dataType),
-                progress,
-                steps,
-            )
-        result = rejoin(
+            answered = run.answer(requests, progress, steps)
+        self._result = rejoin(
             requests.keyed,
             answered.frame,
             output_col=self.getOutputCol(),
             error_col=self.getErrorCol(),
             details_col=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
             output_type=made[self.getOutputCol()].dataType,
+            parse=self.answer_struct() is not None,
             handle_invalid=self.getHandleInvalid(),
             answers_bytes=answered.size_bytes,
         )
@@ -193,73 +238,17 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             engine_busy_share=answered.busy_share,
             steps=steps.seconds,
         )
+        bad = Counter(answered.tally.failed) + Counter(answered.counts.refused)
         logger.info(
-            "transform stage=%s engine=%s rows=%d seconds=%.1f rows_per_s=%.1f failed=%d refused=%d",
+            "transform stage=%s engine=%s rows=%d seconds=%.1f rows_per_s=%.1f failed=%d",
             name,
             self.getEngine(),
             answered.counts.rows,
             self._report.seconds,
             answered.counts.rows / self._report.seconds,
-            sum(answered.tally.failed.values()),
-            sum(answered.counts.refused.values()),
+            bad.total(),
         )
-        return result
-
-    def _answered(
-        self,
-        df: DataFrame,
-        requests: Requests,
-        spec: EngineSpec,
-        answer_type: StructType,
-        progress: Progress,
-        steps: Steps,
-    ) -> Answered:
-        """Take the requests through the dataset path: hand over, infer, take back."""
-        bridge, ask = self._bridge(), self.ask()
-        with ExitStack() as stack:
-            # Counting costs a Spark job of its own; it runs beside the others, as only the report waits for it.
-            counting = stack.enter_context(ThreadPoolExecutor(1, "platform-plugin-count"))
-            with steps.step("hand over"):
-                progress.phase("Spark prepares the requests")
-                counts = counting.submit(requests.count)
-                dataset = stack.enter_context(bridge.to_ray(requests.frame))
-                asked = dataset.count()
-            if not asked:
-                empty = df.sparkSession.createDataFrame([], answer_type)
-                return Answered(empty, counts.result(), Tally(), asked, 0, None)
-            with steps.step("engine"):
-                progress.phase(f"engine {self.getEngine()} with {self.getModel()} starts")
-                app = pool.start(spec, self.replicas(), joined=session.joined())
-            with steps.step("infer"):
-                answers, standing = inference.infer(
-                    dataset,
-                    app,
-                    ask,
-                    spec.output_type(ask),
-                    batch_size=self.getBatchSize(),
-                    max_replicas=self.getMaxReplicas(),
-                    watch=lambda s: progress.update(
-                        s.tally.done,
-                        total=asked,
-                        tokens_per_s=s.tally.tokens_per_s,
-                        failed=sum(s.tally.failed.values()),
-                    ),
-                )
-            with steps.step("take back"):
-                tally, size_bytes = inference.count(answers)
-                # Each answer is counted once, where it lies; only the times are those of the run.
-                tally.first_s, tally.last_s = standing.tally.first_s, standing.tally.last_s
-                frame = bridge.to_spark(answers, answer_type, df.sparkSession)
-            return Answered(frame, counts.result(), tally, asked, size_bytes, standing.busy_share)
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The answers of one run as a frame, and its figures."""
-
-    frame: DataFrame
-    counts: Counts
-    tally: Tally
-    asked: int
-    size_bytes: int
-    busy_share: float | None
+        if bad and self.getHandleInvalid() == "error":
+            messages = [*answered.tally.messages, *answered.counts.messages.values()]
+            raise InvalidRowsError(bad, messages[:5])
+        return self._result

@@ -6,12 +6,11 @@ spells it.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
 
-from platform_plugin.errors import ConfigError, near
+from platform_plugin.stages.convert import at_least, deduplicate, json_dict, one_of, share, strings
 
 DEFAULTS: dict[str, Any] = {
     "chatTemplate": "auto",
@@ -20,7 +19,11 @@ DEFAULTS: dict[str, Any] = {
     "engine": "vllm",
     "engineArgs": {},
     "samplingParams": {},
+    "chatTemplateKwargs": {},
+    "promptTooLong": "error",
     "handleInvalid": "keep",
+    "maxErrorRate": 0.5,
+    "requestTimeout": 600.0,
     "deduplicate": "auto",
     "prefixOrdering": True,
     "batchSize": 64,
@@ -31,58 +34,6 @@ DEFAULTS: dict[str, Any] = {
     "handOff": "auto",
     "trustRemoteCode": False,
 }
-
-
-def json_dict(value: Any) -> dict[str, Any]:
-    """Convert a value to a dict of plain JSON values, or say why it is none."""
-    if not isinstance(value, dict):
-        raise ConfigError(f"{value!r} is a {type(value).__name__}; a dict of JSON values is wanted.")
-    try:
-        made = json.loads(json.dumps(value, allow_nan=False, default=_plain))
-    except (TypeError, ValueError) as exc:
-        raise ConfigError(
-            f"{value!r} does not go into JSON ({exc}); a stage is saved as JSON, so it takes numbers, strings, "
-            "booleans, lists and dicts only."
-        ) from exc
-    assert isinstance(made, dict)
-    return made
-
-
-def one_of(*words: str) -> Any:
-    """Return a converter that takes only these words."""
-
-    def convert(value: Any) -> str:
-        if value not in words:
-            raise ConfigError(f"{value!r} is not one of {', '.join(words)}.{near(str(value), words)}")
-        return str(value)
-
-    return convert
-
-
-def at_least(least: float, convert: Any) -> Any:
-    """Return a converter that takes only numbers from `least` on."""
-
-    def check(value: Any) -> Any:
-        made = convert(value)
-        if made < least:
-            raise ConfigError(f"{value!r} is less than {least:g}, the least that this param takes.")
-        return made
-
-    return check
-
-
-def deduplicate(value: Any) -> str:
-    """Convert True, False or "auto" to the word that is saved."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(one_of("auto", "true", "false")(value))
-
-
-def _plain(value: Any) -> Any:
-    # numpy scalars and arrays: what a user computed rather than wrote.
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"a {type(value).__name__} is in it")
 
 
 def _text(name: str, doc: str) -> Param[str]:
@@ -96,7 +47,17 @@ class HasPrompt(Params):
     promptTemplate = _text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
     messagesCol = _text("messagesCol", "column with the conversation, array<struct<role:string,content:string>>")
     systemPrompt = _text("systemPrompt", "prepended as the system message")
-    chatTemplate = _text("chatTemplate", "auto: the model's own, where it has one; none: raw completion")
+    chatTemplate = _text("chatTemplate", "auto: the model's own, where it has one; none: raw completion; or Jinja text")
+    chatTemplateKwargs = Param(Params._dummy(), "chatTemplateKwargs", "passed to the chat template", json_dict)
+    promptTooLong: Param[str] = Param(
+        Params._dummy(),
+        "promptTooLong",
+        "error: a row error; truncate_left, truncate_right: shorten the last user message from that side",
+        one_of("error", "truncate_left", "truncate_right"),
+    )
+    samplingParamsCol = _text(
+        "samplingParamsCol", "column with a row's own sampling parameters, struct or JSON string; over samplingParams"
+    )
     samplingParams = Param(
         Params._dummy(),
         "samplingParams",
@@ -134,6 +95,24 @@ class HasPrompt(Params):
     def setChatTemplate(self, value: str) -> Self:
         return self._set(chatTemplate=value)
 
+    def getChatTemplateKwargs(self) -> dict[str, Any]:
+        return self.getOrDefault(self.chatTemplateKwargs)
+
+    def setChatTemplateKwargs(self, value: dict[str, Any]) -> Self:
+        return self._set(chatTemplateKwargs=value)
+
+    def getPromptTooLong(self) -> str:
+        return self.getOrDefault(self.promptTooLong)
+
+    def setPromptTooLong(self, value: str) -> Self:
+        return self._set(promptTooLong=value)
+
+    def getSamplingParamsCol(self) -> str:
+        return self.getOrDefault(self.samplingParamsCol)
+
+    def setSamplingParamsCol(self, value: str) -> Self:
+        return self._set(samplingParamsCol=value)
+
     def getSamplingParams(self) -> dict[str, Any]:
         return self.getOrDefault(self.samplingParams)
 
@@ -150,8 +129,8 @@ class HasOutput(Params):
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
-        "keep: a row that cannot be answered stays, with errorCol set; skip: it is left out",
-        one_of("keep", "skip"),
+        "keep: a row that cannot be answered stays, with errorCol set; skip: it is left out; error: transform raises",
+        one_of("keep", "skip", "error"),
     )
 
     def getOutputCol(self) -> str:
@@ -181,6 +160,27 @@ class HasOutput(Params):
         return self._set(handleInvalid=value)
 
 
+class HasShape(Params):
+    """What shape an answer has."""
+
+    outputSchema = _text("outputSchema", "Spark DDL: the answer is a struct of this type, and decoding is held to it")
+    outputChoices = Param(
+        Params._dummy(), "outputChoices", "the answer is one of these, and decoding is held to them", strings
+    )
+
+    def getOutputSchema(self) -> str:
+        return self.getOrDefault(self.outputSchema)
+
+    def setOutputSchema(self, value: str) -> Self:
+        return self._set(outputSchema=value)
+
+    def getOutputChoices(self) -> list[str]:
+        return self.getOrDefault(self.outputChoices)
+
+    def setOutputChoices(self, value: list[str]) -> Self:
+        return self._set(outputChoices=value)
+
+
 class HasModel(Params):
     """Which model answers, in which engine."""
 
@@ -192,6 +192,13 @@ class HasModel(Params):
         "trustRemoteCode",
         "run code that comes with the model",
         TypeConverters.toBoolean,
+    )
+
+    tensorParallelSize: Param[int] = Param(
+        Params._dummy(), "tensorParallelSize", "GPUs a layer is spread over", at_least(1, TypeConverters.toInt)
+    )
+    pipelineParallelSize: Param[int] = Param(
+        Params._dummy(), "pipelineParallelSize", "GPUs the layers are spread over", at_least(1, TypeConverters.toInt)
     )
 
     def getModel(self) -> str:
@@ -211,6 +218,18 @@ class HasModel(Params):
 
     def setEngineArgs(self, value: dict[str, Any]) -> Self:
         return self._set(engineArgs=value)
+
+    def getTensorParallelSize(self) -> int:
+        return self.getOrDefault(self.tensorParallelSize)
+
+    def setTensorParallelSize(self, value: int) -> Self:
+        return self._set(tensorParallelSize=value)
+
+    def getPipelineParallelSize(self) -> int:
+        return self.getOrDefault(self.pipelineParallelSize)
+
+    def setPipelineParallelSize(self, value: int) -> Self:
+        return self._set(pipelineParallelSize=value)
 
     def getTrustRemoteCode(self) -> bool:
         return self.getOrDefault(self.trustRemoteCode)
@@ -256,11 +275,19 @@ class HasRun(Params):
         "seconds that an engine may take to start",
         at_least(1, TypeConverters.toFloat),
     )
-    handOff = Param(
+    handOff = _text("handOff", "auto, raydp, or parquet: the bridge between Spark and Ray")
+    handOffDir = _text("handOffDir", "for parquet: a folder that Spark's executors and Ray's workers both reach")
+    maxErrorRate: Param[float] = Param(
         Params._dummy(),
-        "handOff",
-        "auto, or raydp: the bridge between Spark and Ray",
-        TypeConverters.toString,
+        "maxErrorRate",
+        "the run stops when more than this share of all requests fails; unset, 0.5 for runs of 100 requests or more",
+        share,
+    )
+    requestTimeout: Param[float] = Param(
+        Params._dummy(),
+        "requestTimeout",
+        "seconds that a request may take once the engine has it",
+        at_least(0.01, TypeConverters.toFloat),
     )
 
     def getDeduplicate(self) -> str:
@@ -310,3 +337,21 @@ class HasRun(Params):
 
     def setHandOff(self, value: str) -> Self:
         return self._set(handOff=value)
+
+    def getHandOffDir(self) -> str:
+        return self.getOrDefault(self.handOffDir)
+
+    def setHandOffDir(self, value: str) -> Self:
+        return self._set(handOffDir=value)
+
+    def getMaxErrorRate(self) -> float:
+        return self.getOrDefault(self.maxErrorRate)
+
+    def setMaxErrorRate(self, value: float) -> Self:
+        return self._set(maxErrorRate=value)
+
+    def getRequestTimeout(self) -> float:
+        return self.getOrDefault(self.requestTimeout)
+
+    def setRequestTimeout(self, value: float) -> Self:
+        return self._set(requestTimeout=value)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark import keyword_only
+from pyspark.errors import ParseException
+from pyspark.sql.types import StructType, _parse_datatype_string
 
-from platform_plugin.config import Ask
+from platform_plugin.config import Ask, TooLong
+from platform_plugin.errors import ConfigError
 from platform_plugin.requests import Requests, Source
+from platform_plugin.scoring import Fields
 from platform_plugin.stages.base import AnsweredStage
-from platform_plugin.stages.params import HasPrompt
+from platform_plugin.stages.params import HasPrompt, HasShape
 from platform_plugin.template import PromptTemplate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 
-class LLMPredictor(HasPrompt, AnsweredStage):
+_DDL = "\nWrite it as in 'intent STRING, urgent BOOLEAN, tags ARRAY<STRING>'."
+
+
+class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
     """A Spark ML Transformer that asks an LLM for every row; eager: the requests are answered inside ``transform``.
 
     The answers come from vLLM engines on Ray, which stay warm for the next transform; the frame comes back with every
@@ -27,17 +33,23 @@ class LLMPredictor(HasPrompt, AnsweredStage):
     Args:
         inputCol, promptTemplate, messagesCol: where a row's request comes from; exactly one of the three.
         systemPrompt: prepended as the system message.
-        chatTemplate: "auto", the model's own where it has one, or "none", raw completion.
+        chatTemplate, chatTemplateKwargs: "auto", the model's own where it has one; "none", raw completion; or Jinja.
         outputCol, errorCol, detailsCol: "prediction", "<outputCol>_error", and none.
+        outputSchema, outputChoices: Spark DDL, for a typed struct; the answers that there are. Both constrain decoding.
         model, engine, engineArgs: a profile, folder or hub id; "vllm" or "echo"; as vLLM spells them.
-        samplingParams: as vLLM spells them, over temperature 0 and max_tokens 256.
-        handleInvalid: "keep" or "skip" rows that cannot be answered.
+        tensorParallelSize, pipelineParallelSize: GPUs of a replica; from the profile.
+        samplingParams: as vLLM spells them, over temperature 0 and max_tokens 256; with n > 1 the output is an array.
+        samplingParamsCol: column with a row's own, a struct or a JSON string.
+        promptTooLong: "error", "truncate_left" or "truncate_right": shortens the last user message only.
+        handleInvalid: "keep" or "skip" rows that cannot be answered, or "error": raise, with the answers in lastResult.
+        maxErrorRate: share of all requests whose failure stops the run.
+        requestTimeout: seconds that a request may take once the engine has it.
         deduplicate: "auto", True or False: answer equal requests once.
         prefixOrdering: order the requests for the engine's prefix cache.
         batchSize: rows a call to an engine.
         minReplicas, maxReplicas: engines that start at once, and at most.
         idleTimeout, startTimeout: seconds until an idle engine stops; that an engine may take to start.
-        handOff: "auto" or "raydp".
+        handOff, handOffDir: "auto", "raydp", or "parquet" with the folder that both sides reach.
         trustRemoteCode: run code that comes with the model.
 
     Raises:
@@ -45,6 +57,8 @@ class LLMPredictor(HasPrompt, AnsweredStage):
         SchemaError: a column that is missing, of a wrong type, reserved or already there.
         SessionError: from ``transform``, in a session that does not run on Ray.
         EngineStartError: the engine does not start, in its own words.
+        InvalidRowsError: with handleInvalid="error".
+        ErrorRateError, StalledError: too many requests fail, or no answer comes back for requestTimeout.
 
     Example:
         >>> from platform_plugin.stages import LLMPredictor
@@ -79,6 +93,16 @@ class LLMPredictor(HasPrompt, AnsweredStage):
         startTimeout: float | None = None,
         handOff: str | None = None,
         trustRemoteCode: bool | None = None,
+        chatTemplateKwargs: dict[str, Any] | None = None,
+        samplingParamsCol: str | None = None,
+        outputSchema: str | None = None,
+        outputChoices: list[str] | None = None,
+        promptTooLong: str | None = None,
+        maxErrorRate: float | None = None,
+        requestTimeout: float | None = None,
+        tensorParallelSize: int | None = None,
+        pipelineParallelSize: int | None = None,
+        handOffDir: str | None = None,
         **unknown: Any,
     ) -> None:
         super().__init__(self._input_kwargs)  # type: ignore[attr-defined]
@@ -93,8 +117,28 @@ class LLMPredictor(HasPrompt, AnsweredStage):
             system_prompt=self.getSystemPrompt() if self.isDefined(self.systemPrompt) else None,
             messages=self.isDefined(self.messagesCol),
             chat_template=self.getChatTemplate(),
+            chat_template_kwargs=self.getChatTemplateKwargs(),
             sampling=self.getSamplingParams(),
+            prompt_too_long=cast("TooLong", self.getPromptTooLong()),
+            choices=tuple(self.getOutputChoices()) if self.isDefined(self.outputChoices) else (),
+            output_type=kind.jsonValue() if (kind := self.answer_struct()) is not None else None,
+            request_timeout_s=self.getRequestTimeout(),
         )
+
+    def answer_struct(self) -> StructType | None:
+        """Return the struct of outputSchema, or None where the answer is text. Raises ConfigError."""
+        if not self.isDefined(self.outputSchema):
+            return None
+        text = self.getOutputSchema()
+        try:
+            kind = _parse_datatype_string(text)
+        except ParseException as exc:
+            raise ConfigError(
+                f"outputSchema={text!r} is not Spark DDL: {str(exc).strip().splitlines()[0]}{_DDL}"
+            ) from exc
+        if not isinstance(kind, StructType):
+            raise ConfigError(f"outputSchema={text!r} is a {kind.simpleString()}, and a struct is wanted.{_DDL}")
+        return kind
 
     def check(self, columns: StructType) -> None:
         """Raise for a source of prompts that is missing, or does not fit the frame."""
@@ -109,10 +153,24 @@ class LLMPredictor(HasPrompt, AnsweredStage):
             prefix_ordering=self.getPrefixOrdering(),
         )
 
+    def fields(self) -> Fields:
+        """Return where a row's request is and where its answer goes."""
+        source = self._source()
+        return Fields(
+            output=self.getOutputCol(),
+            error=self.getErrorCol(),
+            details=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
+            input=source.input_col,
+            template=source.template,
+            messages=source.messages_col,
+            sampling=source.sampling_col,
+        )
+
     def _source(self) -> Source:
         template = self.getPromptTemplate() if self.isDefined(self.promptTemplate) else None
         return Source(
             input_col=self.getInputCol() if self.isDefined(self.inputCol) else None,
             template=PromptTemplate.parse(template) if template is not None else None,
             messages_col=self.getMessagesCol() if self.isDefined(self.messagesCol) else None,
+            sampling_col=self.getSamplingParamsCol() if self.isDefined(self.samplingParamsCol) else None,
         )

@@ -1,0 +1,105 @@
+"""What is asked of an engine: checked on the driver, and made one row's own by its `sampling` column.
+
+What a user may set is `config.Ask`; what vLLM takes is `arguments`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from platform_plugin.arguments import check_sampling
+from platform_plugin.chat import Refusal
+from platform_plugin.config import Ask
+from platform_plugin.engines import error_row
+from platform_plugin.errors import ConfigError
+from platform_plugin.output import json_schema
+
+_OWN_KWARGS = frozenset(
+    [
+        "conversation",
+        "chat_template",
+        "tokenize",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "tokenizer_kwargs",
+    ]
+)
+"""Arguments of the tokenizer, which are not the template's."""
+
+_GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
+"""A tag that transformers adds to Jinja, for training."""
+
+
+def check_ask(ask: Ask) -> None:
+    """Raise ConfigError for sampling, a template or a shape of answers that no row can be asked with. On the driver."""
+    _check_values(ask, "samplingParams")
+    _check_template(ask)
+    if ask.choices and ask.output_type is not None:
+        raise ConfigError("outputChoices and outputSchema are both set: an answer has one shape; unset one of them.")
+    if not all(ask.choices) or len(set(ask.choices)) < len(ask.choices):
+        raise ConfigError(f"outputChoices={list(ask.choices)!r}: wanted texts that are not empty and all different.")
+    if ask.output_type is not None:
+        json_schema(ask.output_type)
+
+
+def row_ask(ask: Ask, sampling: str | None) -> Ask | Refusal:
+    """Return the ask of one row, whose own `sampling` (a JSON object) goes over that of `ask`, or what is wrong in it."""
+    if sampling is None:
+        return ask
+    try:
+        own = json.loads(sampling)
+    except (ValueError, RecursionError) as exc:
+        return _bad(f"{exc}; wanted a JSON object such as {{}}")
+    if not isinstance(own, dict):
+        return _bad(f"got {type(own).__name__}; wanted a JSON object such as {{}}")
+    asked = ask.model_copy(update={"sampling": {**ask.sampling, **own}})
+    try:
+        _check_values(asked, "sampling")
+    except ConfigError as exc:
+        return _bad(str(exc))
+    if asked.answers != ask.answers:
+        return _bad(f"n={asked.answers}, but every row has n={ask.answers}, for the column has one type; leave n out")
+    return asked
+
+
+def _bad(message: str) -> Refusal:
+    return error_row("sampling", "BadSampling", message)
+
+
+def _check_values(ask: Ask, label: str) -> None:
+    check_sampling(ask.sampling, label)
+    endless = [name for name in ("min_tokens", "ignore_eos") if ask.sampling.get(name)]
+    if ask.constrained and endless:
+        # The grammar has come to its end, and the one token that it allows is forbidden.
+        raise ConfigError(f"{label}: {endless[0]} cannot go with outputChoices or outputSchema; leave it out.")
+
+
+def _check_template(ask: Ask) -> None:
+    owned = sorted(_OWN_KWARGS & ask.chat_template_kwargs.keys())
+    if owned:
+        raise ConfigError(f"chatTemplateKwargs {owned[0]!r} cannot be set: it is the tokenizer's, not the template's.")
+    if ask.chat_template == "none":
+        given = {
+            "messages": ask.messages,
+            "a system prompt": ask.system_prompt,
+            "chatTemplateKwargs": ask.chat_template_kwargs,
+        }
+        for name, value in given.items():
+            if value:
+                raise ConfigError(f'chatTemplate="none" sends the bare text, and {name} need a template; use "auto"')
+    elif ask.chat_template != "auto":
+        import jinja2
+        import jinja2.ext
+
+        try:
+            jinja2.Environment(extensions=[jinja2.ext.loopcontrols]).parse(_GENERATION.sub("", ask.chat_template))
+        except jinja2.TemplateSyntaxError as exc:
+            raise ConfigError(
+                f"chatTemplate is not Jinja: line {exc.lineno}: {exc.message}. "
+                'Wanted "auto" (the model\'s own), "none", or the text of a template.'
+            ) from exc

@@ -1,0 +1,98 @@
+"""A request's messages as tokens, shortened where the model does not take them whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from platform_plugin.arguments import SAMPLING_DEFAULTS
+from platform_plugin.chat import Message, Refusal
+from platform_plugin.config import Ask
+from platform_plugin.engines import error_row
+
+
+class Prompt(NamedTuple):
+    """What an engine is given."""
+
+    messages: list[Message]
+    tokens: Sequence[Any]
+    truncated: bool
+
+
+def fit(
+    messages: list[Message], render: Callable[[list[Message]], Sequence[Any]], ask: Ask, max_model_len: int
+) -> Prompt | Refusal:
+    """Return the prompt as ``ask.prompt_too_long`` says, or why it is too long.
+
+    A prompt that leaves room for one token of answer stays whole. One that does not is cut so that
+    ``min(max_tokens, max_model_len // 4)`` tokens are left for the answer: the last user message keeps its longest
+    end (truncate_left) or beginning (truncate_right) that fits, and nothing else is touched.
+
+    Args:
+        render: messages -> the tokens of the whole prompt; called again for each length that is tried.
+        max_model_len: tokens of prompt and answer together.
+    """
+    tokens = render(messages)
+    if len(tokens) < max_model_len:
+        return Prompt(messages, tokens, truncated=False)
+    last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=None)
+    if ask.prompt_too_long == "error" or last is None:
+        return _too_long(len(tokens), max_model_len, "shorten the prompt or raise max_model_len")
+    content = messages[last]["content"]
+
+    def cut(size: int) -> Prompt:
+        kept = content[len(content) - size :] if ask.prompt_too_long == "truncate_left" else content[:size]
+        shorter = [*messages[:last], {**messages[last], "content": kept}, *messages[last + 1 :]]
+        return Prompt(shorter, render(shorter), truncated=True)
+
+    room = min({**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or max_model_len, max(1, max_model_len // 4))
+    size, prompt = _longest(cut, len(content), len(tokens), max_model_len - room)
+    if not size:
+        rest = f"of which {len(prompt.tokens)} are not of the last user message, the only one that is shortened"
+        return _too_long(len(tokens), max_model_len, f"{rest}; {room} are kept free for the answer")
+    return prompt
+
+
+def _longest(cut: Callable[[int], Prompt], length: int, tokens: int, budget: int) -> tuple[int, Prompt]:
+    """Return how many of `length` characters, which are `tokens` tokens, can be kept within `budget`, and the prompt.
+
+    By characters, since every tokenizer has them and what is kept is then the user's own text; a guess by tokens a
+    character comes near in a few steps, whatever the length.
+    """
+    size, prompt = 0, cut(0)
+    above, above_tokens = length, tokens
+    step = 0
+    while above - size > 1 and len(prompt.tokens) < budget:
+        step += 1
+        # Every third time the middle: uneven text can hold a guess at one end.
+        share = (budget - len(prompt.tokens)) / (above_tokens - len(prompt.tokens)) if step % 3 else 0.5
+        tried = min(max(size + int((above - size) * share), size + 1), above - 1)
+        found = cut(tried)
+        if len(found.tokens) <= budget:
+            size, prompt = tried, found
+        else:
+            above, above_tokens = tried, len(found.tokens)
+    return size, prompt
+
+
+def _too_long(tokens: int, max_model_len: int, remedy: str) -> Refusal:
+    most = max_model_len - 1
+    return error_row(
+        "length",
+        "PromptTooLong",
+        f"{tokens} tokens, the model takes {most} (max_model_len {max_model_len} less one for the answer); {remedy}",
+    )
+
+
+def token_ids(tokenizer: Any, messages: list[Message], ask: Ask) -> list[int]:
+    """Return the token ids of the messages through the chat template, or of the bare text where there is none."""
+    own = None if ask.chat_template == "auto" else ask.chat_template
+    has_template = own is not None or getattr(tokenizer, "chat_template", None) is not None
+    if own == "none" or not (has_template or ask.messages or ask.system_prompt):
+        return cast("list[int]", tokenizer.encode(messages[-1]["content"]))
+    # Rendered and tokenized in one call: the template's own BOS is then the only one.
+    options = {"add_generation_prompt": True, **ask.chat_template_kwargs}
+    return cast(
+        "list[int]",
+        tokenizer.apply_chat_template(messages, chat_template=own, tokenize=True, return_dict=False, **options),
+    )
