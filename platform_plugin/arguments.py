@@ -57,7 +57,7 @@ OWNED_SAMPLING: Mapping[str, str] = types.MappingProxyType(
         "output_text_buffer_length": "it is internal to vLLM",
         "trace_decode_token_ids": "it is for debugging vLLM",
         "routed_experts_prompt_start": _NO_COLUMN,
-        "structured_outputs": "constrained answers are not a sampling parameter of this stage",
+        "structured_outputs": "set the stage's outputSchema or outputChoices",
         "repetition_detection": "it is an object of vLLM, which JSON cannot carry",
         "detokenize": "the answer is text",
         "logprobs": _NO_COLUMN,
@@ -85,7 +85,8 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "repetition_penalty": ("a finite number above 0", lambda v: 0 < v < float("inf")),
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
-    "logit_bias": ("keyed by token ids", lambda v: all(str(token).isdigit() for token in v)),
+    "logit_bias": ("keyed by token ids", lambda v: all(str(token).isdecimal() for token in v)),
+    "seed": ("a signed integer of 64 bits", lambda v: -(2**63) <= v < 2**63),
 }
 
 
@@ -94,19 +95,19 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     _refuse(_faults("engineArgs", args, _arguments()["engine_args"], OWNED_ENGINE_ARGS))
 
 
-def check_sampling(params: Mapping[str, Any]) -> None:
+def check_sampling(params: Mapping[str, Any], label: str = "samplingParams") -> None:
     """Raise ConfigError for a parameter unknown, not the user's, of a wrong type or range."""
-    _refuse(_faults("samplingParams", params, _arguments()["sampling_params"], OWNED_SAMPLING))
+    _refuse(_faults(label, params, _arguments()["sampling_params"], OWNED_SAMPLING))
     faults = [
-        f"samplingParams: {name}={params[name]!r}, but it must be {wanted}."
+        f"{label}: {name}={params[name]!r}, but it must be {wanted}."
         for name, (wanted, holds) in _RANGES.items()
         if params.get(name) is not None and not holds(params[name])
     ]
     used = {**SAMPLING_DEFAULTS, **params}
     if used.get("n", 1) > 1 and used["temperature"] == 0:
-        faults.append(f"samplingParams: n={used['n']} would give equal answers; set a temperature above 0.")
+        faults.append(f"{label}: n={used['n']} would give equal answers; set a temperature above 0.")
     if used["max_tokens"] is not None and used.get("min_tokens", 0) > used["max_tokens"]:
-        faults.append(f"samplingParams: min_tokens={used['min_tokens']} is more than max_tokens={used['max_tokens']}.")
+        faults.append(f"{label}: min_tokens={used['min_tokens']} is more than max_tokens={used['max_tokens']}.")
     _refuse(faults)
 
 

@@ -54,21 +54,28 @@ def row_ask(ask: Ask, sampling: str | None) -> Ask | Refusal:
     try:
         own = json.loads(sampling)
     except (ValueError, RecursionError) as exc:
-        return _bad(f"{exc}; wanted a JSON object such as {{}}")
+        return bad_sampling(f"{exc}; wanted a JSON object such as {{}}")
     if not isinstance(own, dict):
-        return _bad(f"got {type(own).__name__}; wanted a JSON object such as {{}}")
+        return bad_sampling(f"got {type(own).__name__}; wanted a JSON object such as {{}}")
     asked = ask.model_copy(update={"sampling": {**ask.sampling, **own}})
     try:
         _check_values(asked, "sampling")
     except ConfigError as exc:
-        return _bad(str(exc))
+        return bad_sampling(str(exc))
     if asked.answers != ask.answers:
-        return _bad(f"n={asked.answers}, but every row has n={ask.answers}, for the column has one type; leave n out")
+        return bad_sampling(f"n={asked.answers}, but every row has n={ask.answers}, for the column has one type; leave n out")
     return asked
 
 
-def _bad(message: str) -> Refusal:
+def bad_sampling(message: str) -> Refusal:
+    """Return the error of a row whose own `sampling` cannot be used."""
     return error_row("sampling", "BadSampling", message)
+
+
+def timed_out(ask: Ask) -> Refusal:
+    """Return the error of a row that was not answered in time."""
+    message = f"no answer within requestTimeout={ask.request_timeout_s:g} s; raise it, or lower max_tokens"
+    return error_row("engine", "RequestTimeout", message, retryable=True)
 
 
 def _check_values(ask: Ask, label: str) -> None:

@@ -15,24 +15,21 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from platform_plugin.arguments import SAMPLING_DEFAULTS, check_engine_args, check_sampling
-from platform_plugin.chat import Message, Refusal, refused, to_messages
+from platform_plugin.arguments import SAMPLING_DEFAULTS, check_engine_args
+from platform_plugin.ask import bad_sampling, check_ask, row_ask, timed_out
+from platform_plugin.chat import Refusal, refused, to_messages
 from platform_plugin.config import Ask, EngineConfig, Placement
 from platform_plugin.engines import Engine, answer_schema, error_row
-from platform_plugin.errors import (
-    ConfigError,
-    EngineDiedError,
-    EngineStartError,
-    MissingDependencyError,
-    UnsupportedTaskError,
-)
+from platform_plugin.errors import EngineDiedError, EngineStartError, MissingDependencyError
 from platform_plugin.failures import FailureLog
 from platform_plugin.meter import Meter
+from platform_plugin.output import json_schema, output_type, to_answer
 from platform_plugin.profiles import ModelProfile, resolve_profile
+from platform_plugin.prompting import Prompt, fit, token_ids
 from platform_plugin.weights import ensure_weights
 
 if TYPE_CHECKING:
@@ -41,7 +38,8 @@ if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
-OUTPUT = pa.string()
+COMPACT = {"backend": "xgrammar", "disable_any_whitespace": True}
+"""How JSON is written: without white space, of which a small model may write one line after another."""
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
 
@@ -66,19 +64,12 @@ class VllmSpec:
         check_engine_args(self.engine_args())
 
     def check_ask(self, ask: Ask) -> None:
-        """Raise ConfigError for sampling keys, a template or a count of answers that cannot be served."""
-        check_sampling(ask.sampling)
-        if ask.sampling.get("n", 1) != 1:
-            raise UnsupportedTaskError(f"samplingParams n={ask.sampling['n']!r}: a row has one answer; leave n out")
-        if ask.chat_template not in ("auto", "none"):
-            raise ConfigError(f'chatTemplate={ask.chat_template!r}: wanted "auto" or "none"')
-        if ask.chat_template == "none" and (ask.messages or ask.system_prompt):
-            given = "messages" if ask.messages else "a system prompt"
-            raise ConfigError(f'chatTemplate="none" sends the bare text, and {given} need a template; use "auto"')
+        """Raise ConfigError for what no row can be asked with."""
+        check_ask(ask)
 
     def output_type(self, ask: Ask) -> pa.DataType:
-        """Return string: the text of the one answer."""
-        return OUTPUT
+        """Return string, or where n > 1 a list of strings."""
+        return output_type(ask)
 
     def placement(self) -> Placement:
         """Return the profile's needs; with several workers on GPUs one bundle each, the engine beside the first."""
@@ -108,10 +99,14 @@ class VllmSpec:
             args.setdefault("distributed_executor_backend", "ray")
         try:
             from vllm import AsyncEngineArgs
+            from vllm.config import StructuredOutputsConfig
             from vllm.config.logging import LoggingConfig
             from vllm.v1.engine.async_llm import AsyncLLM
 
             args.setdefault("logging_config", LoggingConfig(pylogging_config_file=str(log.config)))
+            shape = args.get("structured_outputs_config") or COMPACT
+            if isinstance(shape, dict):
+                args["structured_outputs_config"] = StructuredOutputsConfig(**shape)
             llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**args))
         except ModuleNotFoundError as exc:
             log.close()
@@ -126,14 +121,14 @@ class VllmSpec:
                 f"vLLM cannot start model {self.config.model!r}: {said}\n"
                 f"engineArgs: {self.engine_args()}. Mend what vLLM names, or choose another model."
             ) from exc
-        return VllmEngine(self.config.model, llm, log)
+        return VllmEngine(self.profile(), llm, log)
 
 
 class VllmEngine:
     """Answers batches with one vLLM engine. Runs on: Ray actor."""
 
-    def __init__(self, name: str, llm: AsyncLLM, log: FailureLog) -> None:
-        self._name = name
+    def __init__(self, profile: ModelProfile, llm: AsyncLLM, log: FailureLog) -> None:
+        self._profile = profile
         self._llm = llm
         self._log = log
         self._meter = Meter()
@@ -144,15 +139,17 @@ class VllmEngine:
 
     async def infer(self, batch: pa.Table, ask: Ask) -> pa.Table:
         """Answer every row, all rows at once; a cancelled call takes its requests back from the engine."""
-        params = self._sampling(ask)
+        own = batch["sampling"].to_pylist() if "sampling" in batch.column_names else [None] * len(batch)
+        ready = {text: self._ready(ask, text) for text in set(own)}
+        prompts = batch["prompt"].to_pylist()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._answer(p, ask, params)) for p in batch["prompt"].to_pylist()]
+                tasks = [group.create_task(self._answer(p, ready[o])) for p, o in zip(prompts, own, strict=True)]
         except ExceptionGroup as lost:
             raise lost.exceptions[0] from lost.exceptions[0].__cause__
         keys = batch["key"].to_pylist()
         answers = [{"key": key, **task.result()} for key, task in zip(keys, tasks, strict=True)]
-        return pa.Table.from_pylist(answers, schema=answer_schema(OUTPUT))
+        return pa.Table.from_pylist(answers, schema=answer_schema(output_type(ask)))
 
     def counters(self) -> Mapping[str, float]:
         """Return requests, failed, prompt_tokens, cached_tokens, output_tokens, busy_s and the gauge in_flight."""
@@ -164,25 +161,30 @@ class VllmEngine:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._log.close()
 
-    async def _answer(self, prompt: str | None, ask: Ask, params: SamplingParams | Refusal) -> dict[str, Any]:
+    async def _answer(self, prompt: str | None, ready: tuple[Ask, SamplingParams] | Refusal) -> dict[str, Any]:
         """Return the answer of one row without its key."""
         with self._meter.flight():
-            if refused(params):
-                answer: dict[str, Any] = {"error": params}
-            else:
-                # Off the loop and row by row: the first rows compute while the last ones are tokenized.
-                loop = asyncio.get_running_loop()
-                ids = await loop.run_in_executor(self._thread, self._encode, prompt, ask)
-                answer = {"error": ids} if refused(ids) else await self._generate(ids, params)
+            answer = {"error": ready} if refused(ready) else await self._ask(prompt, *ready)
         self._meter.count(answer)
         return answer
 
-    async def _generate(self, ids: list[int], params: SamplingParams) -> dict[str, Any]:
+    async def _ask(self, text: str | None, ask: Ask, params: SamplingParams) -> dict[str, Any]:
+        # Off the loop and row by row: the first rows compute while the last ones are tokenized.
+        prompt = await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, text, ask)
+        if refused(prompt):
+            return {"error": prompt}
+        try:
+            async with asyncio.timeout(ask.request_timeout_s):
+                return await self._generate(prompt, ask, params)
+        except TimeoutError:
+            return {"error": timed_out(ask)}
+
+    async def _generate(self, prompt: Prompt, ask: Ask, params: SamplingParams) -> dict[str, Any]:
         request_id = uuid.uuid4().hex
         start = time.monotonic()
         try:
             async for result in self._llm.generate(  # noqa: B007 - the last one is the answer
-                {"prompt_token_ids": ids}, params, request_id
+                {"prompt_token_ids": prompt.tokens}, params, request_id
             ):
                 pass
         except asyncio.CancelledError:
@@ -194,67 +196,70 @@ class VllmEngine:
                 raise self._died() from exc
             # EngineGenerateError is an empty wrapper around the reason.
             return {"error": _engine_error(exc.__cause__ or exc)}
-        answer = result.outputs[0]
-        if answer.finish_reason in ("abort", "error"):
+        reasons = [answer.finish_reason for answer in result.outputs]
+        if "abort" in reasons or "error" in reasons:
             if self._llm.errored:
                 raise self._died()
-            message = f"vLLM gave the request up (finish_reason {answer.finish_reason})"
+            message = f"vLLM gave the request up (finish_reason {', '.join(reasons)})"
             return {"error": error_row("engine", "RequestAborted", message, retryable=True)}
+        marks = self._profile.reasoning
+        opened = self._opened(prompt, marks[0]) if marks else ""
         return {
-            "output": answer.text,
-            "finish_reason": answer.finish_reason,
-            "prompt_tokens": len(ids),
+            **to_answer([opened + answer.text for answer in result.outputs], reasons, ask, marks),
+            "prompt_tokens": len(prompt.tokens),
             "cached_tokens": result.num_cached_tokens or 0,
-            "output_tokens": len(answer.token_ids),
-            "truncated": False,
+            "output_tokens": sum(len(answer.token_ids) for answer in result.outputs),
+            "truncated": prompt.truncated,
             "seconds": time.monotonic() - start,
         }
 
-    def _encode(self, prompt: str | None, ask: Ask) -> list[int] | Refusal:
-        """Return the token ids of a row, or why there are none. Runs on: the tokenizer's thread."""
-        messages = to_messages(prompt, ask)
+    def _encode(self, text: str | None, ask: Ask) -> Prompt | Refusal:
+        """Return the prompt of a row, or why there is none. Runs on: the tokenizer's thread."""
+        messages = to_messages(text, ask)
         if refused(messages):
             return messages
         try:
-            ids = self._ids(cast("str", prompt), messages, ask)
+            return fit(messages, lambda m: token_ids(self._tokenizer, m, ask), ask, self._max_model_len)
         except Exception as exc:  # a template is a program: it raises what it likes
             return error_row("template", type(exc).__name__, str(exc))
-        if len(ids) >= self._max_model_len:
-            most = self._max_model_len - 1
-            return error_row(
-                "length",
-                "PromptTooLong",
-                f"{len(ids)} tokens, the model takes {most} (max_model_len {self._max_model_len} less one for the "
-                "answer); shorten the prompt or raise max_model_len",
-            )
-        return ids
 
-    def _ids(self, prompt: str, messages: list[Message], ask: Ask) -> list[int]:
-        has_template = getattr(self._tokenizer, "chat_template", None) is not None
-        if ask.chat_template == "none" or not (has_template or ask.messages or ask.system_prompt):
-            return cast("list[int]", self._tokenizer.encode(prompt))
-        # Rendered and tokenized in one call: the template's own BOS is then the only one.
-        return cast(
-            "list[int]",
-            self._tokenizer.apply_chat_template(messages, tokenize=True, add_generation_prompt=True, return_dict=False),
-        )
-
-    def _sampling(self, ask: Ask) -> SamplingParams | Refusal:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
+    def _ready(self, ask: Ask, sampling: str | None) -> tuple[Ask, SamplingParams] | Refusal:
+        """Return what a row with this text in `sampling` is asked with, or what is wrong in it."""
+        asked = row_ask(ask, sampling)
+        if refused(asked):
+            return asked
         try:
-            return SamplingParams(**{**SAMPLING_DEFAULTS, **ask.sampling}, output_kind=RequestOutputKind.FINAL_ONLY)
+            return asked, _params(asked)
         except Exception as exc:
-            return _engine_error(exc)
+            return _engine_error(exc) if sampling is None else bad_sampling(str(exc) or type(exc).__name__)
+
+    def _opened(self, prompt: Prompt, mark: str) -> str:
+        """Return the mark that begins reasoning where the template has written it for the model, else nothing."""
+        end: str = self._tokenizer.decode(prompt.tokens[-16:])
+        return mark if end.rstrip().endswith(mark) else ""
 
     def _died(self) -> EngineDiedError:
         said = self._log.words() or "its process ended without a word: killed, or out of memory"
-        return EngineDiedError(f"the vLLM engine of model {self._name!r} is gone: {said}")
+        return EngineDiedError(f"the vLLM engine of model {self._profile.name!r} is gone: {said}")
 
 
 def _engine_error(exc: BaseException) -> Refusal:
     return error_row("engine", type(exc).__name__, str(exc) or "vLLM gave no reason")
+
+
+def _params(ask: Ask) -> SamplingParams:
+    """Return vLLM's own parameters. Raises what vLLM raises on a value that it does not take."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+    given = {**SAMPLING_DEFAULTS, **ask.sampling}
+    if given.get("logit_bias"):  # JSON has string keys only
+        given["logit_bias"] = {int(token): bias for token, bias in given["logit_bias"].items()}
+    if ask.choices:
+        given["structured_outputs"] = StructuredOutputsParams(choice=list(ask.choices))
+    elif ask.output_type is not None:
+        given["structured_outputs"] = StructuredOutputsParams(json=json_schema(ask.output_type))
+    return SamplingParams(**given, output_kind=RequestOutputKind.FINAL_ONLY)
 
 
 def _quiet(model: str) -> None:
