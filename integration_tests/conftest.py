@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -167,6 +169,20 @@ class Script:
             pytest.fail(f"still running after {seconds} s:\n{self.errors()}")
         return (self.folder / "stdout").read_text()
 
+    def signal(self, number: int) -> None:
+        """Send a signal: SIGINT as a terminal does, to the whole group, another to the program alone."""
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """Kill what is left of it."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait(10)
+
     def errors(self) -> str:
         """Return the end of what it wrote to stderr."""
         return (self.folder / "stderr").read_text()[-6000:]
@@ -192,11 +208,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
                 stdout=out,
                 stderr=err,
                 text=True,
+                start_new_session=True,
             )
         started.append(Script(process, tag, folder))
         return started[-1]
 
     yield start
     for one in started:
-        for process in one.processes():
-            process.kill()
+        one.stop()

@@ -48,7 +48,7 @@ def check_ask(ask: Ask) -> None:
 
 
 def row_ask(ask: Ask, sampling: str | None) -> Ask | Refusal:
-    """Return the ask of one row, whose own `sampling` (a JSON object) goes over that of `ask`, or what is wrong in it."""
+    """Return the ask of one row, whose own `sampling` (a JSON object) goes over that of `ask`, or what is wrong."""
     if sampling is None:
         return ask
     try:
@@ -63,7 +63,7 @@ def row_ask(ask: Ask, sampling: str | None) -> Ask | Refusal:
     except ConfigError as exc:
         return bad_sampling(str(exc))
     if asked.answers != ask.answers:
-        return bad_sampling(f"n={asked.answers}, but every row has n={ask.answers}, for the column has one type; leave n out")
+        return bad_sampling(f"n={asked.answers}, but n is {ask.answers} for all rows: the column has one type")
     return asked
 
 

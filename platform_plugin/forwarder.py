@@ -16,6 +16,7 @@ from platform_plugin import pool
 from platform_plugin.config import Ask
 from platform_plugin.engines import answer_schema, error_row
 from platform_plugin.errors import CancelledError
+from platform_plugin.monitor import Watch
 from platform_plugin.replica import COUNTERS
 from platform_plugin.tally import Tally
 
@@ -41,10 +42,10 @@ class Forwarder:
     halved until the row is found.
     """
 
-    def __init__(self, app: str, ask: Ask, monitor: Any, output: pa.DataType, limits: Limits) -> None:
+    def __init__(self, app: str, ask: Ask, watch: Watch, output: pa.DataType, limits: Limits) -> None:
         self._handle = pool.handle(app)
         self._ask = ask
-        self._monitor = monitor
+        self._watch = watch
         self._schema = answer_schema(output)
         self._limits = limits
         # Not all forwarders begin with the same replica.
@@ -55,7 +56,7 @@ class Forwarder:
     async def __call__(self, block: pa.Table) -> pa.Table:
         """Answer a block; batches of all blocks at hand are in flight together, so that the engine never drains."""
         if self._stopped is None:
-            self._stopped = asyncio.ensure_future(_value(self._monitor.stopped.remote()))
+            self._stopped = asyncio.ensure_future(_value(self._watch.tell("stopped")))
         rows = self._limits.batch_rows
         batches = [block.slice(i, rows) for i in range(0, block.num_rows, rows)]
         length = math.ceil(len(batches) / (self._limits.replicas * SPANS_PER_REPLICA))
@@ -80,7 +81,7 @@ class Forwarder:
             try:
                 answers = await self._call(batch, span, alone)
             except RayActorError:
-                blamed = await self._monitor.lost.remote(key)
+                blamed = await self._watch.tell("lost", key)
                 deaths += 1
                 if not (alone and blamed):
                     continue
@@ -96,13 +97,13 @@ class Forwarder:
     def _counted(self, answers: pa.Table, riders: dict[str, Any] | None) -> pa.Table:
         part = Tally()
         part.add(answers)
-        self._monitor.add.remote(part, riders)
+        self._watch.tell("add", part, riders)
         return answers
 
     async def _call(self, batch: pa.Table, span: int, alone: bool) -> pa.Table:
         assert self._stopped is not None
         handle = self._handle if self._limits.replicas == 1 else self._handle.options(session_id=str(span))
-        response = handle.infer.remote(batch, self._ask, self._monitor if alone else None)
+        response = handle.infer.remote(batch, self._ask, self._watch if alone else None)
         call = asyncio.ensure_future(_value(response))
         await asyncio.wait({call, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
         if call.done():

@@ -10,20 +10,20 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from platform_plugin.config import Ask
 from platform_plugin.errors import EngineError, HandOffError, PlatformPluginError
 from platform_plugin.forwarder import Forwarder, Limits
-from platform_plugin.monitor import Monitor, Standing
+from platform_plugin.monitor import Standing, Watch
 from platform_plugin.tally import Tally
 
 if TYPE_CHECKING:
     import ray.data
 
-Watch = Callable[[Standing], None]
+Watcher = Callable[[Standing], None]
 
 # In flight per replica: with 64 rows a batch, as many as an engine schedules at once, so that it never waits for us.
 BATCHES_IN_FLIGHT = 16
@@ -42,7 +42,7 @@ def infer(
     *,
     batch_rows: int,
     max_replicas: int,
-    watch: Watch,
+    watch: Watcher,
 ) -> tuple[ray.data.Dataset, Standing]:
     """Answer every request and return the materialized answers with the run's last standing. Runs on: driver.
 
@@ -57,12 +57,12 @@ def infer(
     from ray.data import ActorPoolStrategy
 
     asked = requests.count()
-    monitor: Any = ray.remote(Monitor).options(num_cpus=0, max_concurrency=1000).remote()
+    run = Watch.start()
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     limits = Limits(batch_rows, BATCHES_IN_FLIGHT * min(max_replicas, REPLICAS_PER_FORWARDER), max_replicas)
     answers = requests.map_batches(
         Forwarder,
-        fn_constructor_args=(app, ask, monitor, output, limits),
+        fn_constructor_args=(app, ask, run, output, limits),
         batch_size=None,
         batch_format="pyarrow",
         compute=ActorPoolStrategy(
@@ -75,14 +75,16 @@ def infer(
     worker = _Worker(answers)
     try:
         while not worker.done.wait(POLL_S):
-            watch(ray.get(monitor.standing.remote()))
+            watch(ray.get(run.tell("standing")))
     except BaseException as exc:
-        ray.get(monitor.stop.remote(type(exc).__name__))
+        ray.get(run.tell("stop", type(exc).__name__))
         worker.done.wait(CANCEL_S)
         raise
+    finally:
+        standing: Standing = ray.get(run.tell("standing"))
+        run.tell("forget")
     if worker.error is not None:
         raise _own(worker.error) from worker.error
-    standing = ray.get(monitor.standing.remote())
     watch(standing)
     made = worker.result
     assert made is not None

@@ -1,8 +1,10 @@
-"""How far a run is, and whether it goes on: one actor a run, which the workers tell and the driver asks."""
+"""How far a run is, and whether it goes on: an actor that the workers tell and the driver asks, warm for all runs."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,47 +31,80 @@ class Standing:
         return min(1.0, sum(busy for busy, _ in spans) / total) if total > 0 else None
 
 
-class Monitor:
-    """Sums what comes back and tells the workers of a run to stop. Runs on: Ray actor, one a run."""
+class Watched:
+    """One run, as the monitor sees it."""
 
     def __init__(self) -> None:
-        self._standing = Standing()
-        self._stop = asyncio.Event()
-        self._reason = ""
-        self._began: set[bytes] = set()
+        self.standing = Standing()
+        self.stop = asyncio.Event()
+        self.reason = ""
+        self.alone: set[bytes] = set()
 
-    async def add(self, part: Tally, riders: dict[str, Any] | None) -> None:
+
+class Monitor:
+    """Sums what comes back and tells the workers of a run to stop. Runs on: Ray actor, one a driver."""
+
+    def __init__(self) -> None:
+        self._runs: defaultdict[str, Watched] = defaultdict(Watched)
+
+    async def add(self, run: str, part: Tally, riders: dict[str, Any] | None) -> None:
         """Add one batch, and the counters of its replica before and after, where an engine answered it."""
-        standing = self._standing
+        standing = self._runs[run].standing
         standing.tally.merge(part)
-        if riders is None:
-            return
-        standing.first.setdefault(riders["replica"], riders["before"])
-        standing.last[riders["replica"]] = riders["after"]
+        if riders is not None:
+            standing.first.setdefault(riders["replica"], riders["before"])
+            standing.last[riders["replica"]] = riders["after"]
 
-    async def standing(self) -> Standing:
+    async def standing(self, run: str) -> Standing:
         """Return the sums as they are now."""
-        return self._standing
+        return self._runs[run].standing
 
-    async def began(self, key: bytes) -> None:
+    async def began(self, run: str, key: bytes) -> None:
         """Note that the batch that starts with `key` runs alone on its replica."""
-        self._began.add(key)
+        self._runs[run].alone.add(key)
 
-    async def lost(self, key: bytes) -> bool:
+    async def lost(self, run: str, key: bytes) -> bool:
         """Note a lost call; return whether the batch that starts with `key` was running alone when it was lost."""
-        self._standing.lost += 1
-        try:
-            self._began.remove(key)
-        except KeyError:
-            return False
-        return True
+        watched = self._runs[run]
+        watched.standing.lost += 1
+        was_alone = key in watched.alone
+        watched.alone.discard(key)
+        return was_alone
 
-    async def stop(self, reason: str) -> None:
+    async def stop(self, run: str, reason: str) -> None:
         """Have every worker of the run abort what it has in flight and end."""
-        self._reason = reason
-        self._stop.set()
+        self._runs[run].reason = reason
+        self._runs[run].stop.set()
 
-    async def stopped(self) -> str:
+    async def stopped(self, run: str) -> str:
         """Return the reason once `stop` is called."""
-        await self._stop.wait()
-        return self._reason
+        watched = self._runs[run]
+        await watched.stop.wait()
+        return watched.reason
+
+    async def forget(self, run: str) -> None:
+        """Let go of a run that has ended, and of those that wait for its stop."""
+        watched = self._runs.pop(run, None)
+        if watched is not None:
+            watched.stop.set()
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One run's side of the monitor; pickles to the workers."""
+
+    run: str
+    actor: Any
+
+    @classmethod
+    def start(cls) -> Watch:
+        """Return the watch of a new run, in this driver's warm monitor. Runs on: driver."""
+        import ray
+
+        name = f"__pp_monitor_{ray.get_runtime_context().get_job_id()}"
+        options = {"name": name, "num_cpus": 0, "max_concurrency": 1000, "get_if_exists": True}
+        return cls(uuid.uuid4().hex[:12], ray.remote(Monitor).options(**options).remote())
+
+    def tell(self, method: str, *args: Any) -> Any:
+        """Call a method of the monitor for this run and return the reference."""
+        return getattr(self.actor, method).remote(self.run, *args)

@@ -7,9 +7,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-import math
 import random
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,8 +109,8 @@ def _is(value: Any, kind: str) -> bool:
     if kind.startswith("decimal"):
         return isinstance(value, int | decimal.Decimal) and _fits(decimal.Decimal(value), kind)
     if kind in ("float", "double"):
-        most = _FLOAT_MAX if kind == "float" else math.nextafter(math.inf, 0)
-        return isinstance(value, int | decimal.Decimal) and abs(value) <= most
+        most = _FLOAT_MAX if kind == "float" else sys.float_info.max
+        return isinstance(value, int | decimal.Decimal) and -most <= value <= most
     if not isinstance(value, str) or not re.fullmatch(_TEXTS[kind], value, re.ASCII):
         return False
     try:

@@ -20,7 +20,7 @@ from platform_plugin.errors import EngineStartError, PlacementError
 from platform_plugin.replica import Replica
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle, DeploymentResponse
+    from ray.serve.handle import DeploymentHandle
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def handle(name: str) -> DeploymentHandle[Any]:
     return serve.get_app_handle(name)
 
 
-def value(response: DeploymentResponse[Any], timeout_s: float | None = None) -> Any:
+def value(response: Any, timeout_s: float | None = None) -> Any:
     """Wait for a call's result, in a thread: a notebook's cells run in an event loop, where Serve refuses to wait."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(response.result, timeout_s=timeout_s).result()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 
 from platform_plugin.arguments import SAMPLING_DEFAULTS
-from platform_plugin.chat import Message, Refusal
+from platform_plugin.chat import Message, Refusal, refused, to_messages
 from platform_plugin.config import Ask
 from platform_plugin.engines import error_row
 
@@ -82,6 +84,40 @@ def _too_long(tokens: int, max_model_len: int, remedy: str) -> Refusal:
         "PromptTooLong",
         f"{tokens} tokens, the model takes {most} (max_model_len {max_model_len} less one for the answer); {remedy}",
     )
+
+
+class Prompter:
+    """Turns the text of a row into token ids, on a thread of its own. Runs on: Ray actor."""
+
+    def __init__(self, tokenizer: Any, max_model_len: int) -> None:
+        self.tokenizer = tokenizer
+        self._max_model_len = max_model_len
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
+
+    async def prompt(self, text: str | None, ask: Ask) -> Prompt | Refusal:
+        """Return the prompt of one row, or why there is none.
+
+        Off the loop and row by row: the first rows of a batch compute while its last ones are tokenized.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._prompt, text, ask)
+
+    def ends_with(self, mark: str, prompt: Prompt) -> bool:
+        """Return whether the template has written `mark` at the end: a model then begins inside of it."""
+        end: str = self.tokenizer.decode(prompt.tokens[-16:])
+        return end.rstrip().endswith(mark)
+
+    def close(self) -> None:
+        """End the thread; prompts that wait for it are dropped."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _prompt(self, text: str | None, ask: Ask) -> Prompt | Refusal:
+        messages = to_messages(text, ask)
+        if refused(messages):
+            return messages
+        try:
+            return fit(messages, lambda m: token_ids(self.tokenizer, m, ask), ask, self._max_model_len)
+        except Exception as exc:  # a template is a program: it raises what it likes
+            return error_row("template", type(exc).__name__, str(exc))
 
 
 def token_ids(tokenizer: Any, messages: list[Message], ask: Ask) -> list[int]:

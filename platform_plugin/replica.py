@@ -79,12 +79,12 @@ class Replica:
     async def infer(self, batch: pa.Table, ask: Ask, alone: Any = None) -> pa.Table:
         """Answer a batch; the counters before and after ride on the schema's metadata.
 
-        `alone`: the run's monitor, where the batch is to have the replica to itself; it is told that it does.
+        `alone`: the run's `monitor.Watch`, where the batch is to have the replica to itself; it is told that it does.
         """
         engine = self._started()
         async with self._gate.enter(alone is not None):
             if alone is not None:
-                await alone.began.remote(batch["key"][0].as_py())
+                await alone.tell("began", batch["key"][0].as_py())
             before = self._counters(engine)
             try:
                 answers = await engine.infer(batch, ask)
@@ -93,6 +93,10 @@ class Replica:
                 os._exit(1)
         riders = {"replica": self._id, "before": before, "after": self._counters(engine)}
         return answers.replace_schema_metadata({COUNTERS: json.dumps(riders)})
+
+    async def prefixes(self) -> tuple[str, list[str]]:
+        """Return the replica's id and the prefixes that its engine saw, where the engine remembers them (echo)."""
+        return self._id, getattr(self._started(), "prefixes", list)()
 
     async def close(self) -> None:
         """Stop the engine and its processes."""

@@ -101,7 +101,7 @@ class Run:
                 frame = self.bridge.to_spark(answers, answer_type, spark)
             return Answered(frame, counts.result(), tally, asked, size_bytes, standing.busy_share)
 
-    def _watch(self, asked: int, progress: Progress) -> inference.Watch:
+    def _watch(self, asked: int, progress: Progress) -> inference.Watcher:
         budget = Budget(
             asked=asked,
             max_error_rate=self.max_error_rate,

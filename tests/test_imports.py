@@ -16,9 +16,10 @@ PACKAGE = ROOT / "platform_plugin"
 
 LAYERS = [
     "errors",
-    "config profiles arguments schema template tally report progress view jdk meter failures connection output",
-    "bridges engines chat replica routing pool session shipping weights credentials udf metrics k8s",
-    "requests monitor budget forwarder inference run scoring inline rejoin store answers tracking",
+    "config profiles arguments schema template tally report progress view jdk meter failures connection",
+    "bridges engines chat output ask prompting rows keeper monitor replica routing pool session shipping weights "
+    "credentials udf metrics k8s",
+    "requests budget forwarder inference run scoring inline rejoin store answers tracking",
     "stages evaluation doctor cli demo",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

@@ -1,4 +1,4 @@
-"""bridge_over_raydp, bridge_over_parquet: a million rows of 1 KB to Ray and back, over RayDP's own calls and parquet."""
+"""bridge_over_raydp, bridge_over_parquet: a million rows of 1 KB there and back, over RayDP's own calls and parquet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 1_000_000
 
 
 def run(bench: Bench) -> None:
-    """Time the legs of each way; RayDP's own return leg is set against ours too, as it fails on more types than it takes."""
+    """Time the legs of each way; RayDP's own return leg is set against ours too."""
     from pyspark.sql import functions as F
 
     frame: Any = bench.spark.range(0, ROWS, 1, 32).select(

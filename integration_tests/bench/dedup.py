@@ -12,7 +12,7 @@ ROWS = 600
 
 
 def run(bench: Bench) -> None:
-    """Answer the rows both ways in the same warm engine; other messages each time, so that no cache helps the second."""
+    """Answer the rows both ways in one warm engine; other messages each time, so that no cache helps the second."""
     tokens = {"max_tokens": 24, "ignore_eos": True}
     seconds: dict[bool, float] = {}
     for deduplicate, start in ((True, 0), (False, ROWS)):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from platform_plugin.connection import Connection
 from platform_plugin.errors import HandOffError, SchemaError, SessionError
+from platform_plugin.keeper import keeper
 
 if TYPE_CHECKING:
     import ray.data
@@ -25,40 +26,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 16 * 2**20
 ROWS_PER_BATCH = 10_000
 ANSWERS = "__pp_answers_"
-
-
-class Sink:
-    """Keeps pushed tables in its node's object store. Runs on: Ray actor, one a node."""
-
-    def __init__(self) -> None:
-        self._refs: dict[str, Any] = {}
-
-    def put(self, token: str, table: pa.Table) -> None:
-        """Keep `table`; the actor is its owner, so it lives no longer than the actor."""
-        import ray
-
-        self._refs[token] = ray.put(table)
-
-    def take(self, tokens: list[str]) -> list[Any]:
-        """Return the references of `tokens`, dropping those of attempts that Spark gave up."""
-        refs, self._refs = [self._refs[t] for t in tokens], {}
-        return refs
-
-
-class Holder:
-    """Keeps the references of one answered dataset until its frame is released. Runs on: Ray actor."""
-
-    def __init__(self) -> None:
-        self._refs: list[Any] = []
-
-    def hold(self, refs: list[Any]) -> int:
-        """Keep `refs` and return their number."""
-        self._refs = refs
-        return len(refs)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the reference at `index`, in a list so that Ray hands on the reference, not the block."""
-        return [self._refs[index]]
 
 
 class RaydpBridge:
@@ -109,21 +76,24 @@ class RaydpBridge:
             if n["Alive"]
         ]
         run = uuid.uuid4().hex[:12]
-        names = {node: f"__pp_sink_{run}_{node[:8]}" for node in nodes}
-        sinks = {node: _actor(Sink, names[node], node) for node in nodes}
+        keepers = {node: keeper(node) for node in nodes}
+        names = {node: name for node, (name, _) in keepers.items()}
         try:
-            pushed = requests.mapInArrow(_pusher(connection, names), "node string, token string, rows bigint").collect()
+            pushed = requests.mapInArrow(
+                _pusher(connection, run, names), "node string, token string, rows bigint"
+            ).collect()
             refs: dict[str, Any] = {}
-            for node, sink in sinks.items():
+            for node, (_, actor) in keepers.items():
                 tokens = [r.token for r in pushed if r.node == node]
-                refs.update(zip(tokens, ray.get(sink.take.remote(tokens)), strict=True))
+                if tokens:
+                    refs.update(zip(tokens, ray.get(actor.take.remote(run, tokens)), strict=True))
             blocks = [refs[r.token] for r in pushed]
             if not blocks:
                 blocks = [ray.put(to_arrow_schema(requests.schema).empty_table())]
             yield ray.data.from_arrow_refs(blocks)
         finally:
-            for sink in sinks.values():
-                ray.kill(sink)
+            for _, actor in keepers.values():
+                actor.drop.remote(run)
 
     def to_spark(self, answers: ray.data.Dataset, schema: StructType, spark: SparkSession) -> DataFrame:
         """Return the dataset's rows as a frame of `schema`; see `Bridge.to_spark`."""
@@ -133,38 +103,28 @@ class RaydpBridge:
         schema = StructType([StructField(field.name, field.dataType) for field in schema.fields])
         connection = Connection.of_driver()
         name = f"{ANSWERS}{uuid.uuid4().hex[:12]}"
-        holder = _actor(Holder, name)
-        blocks = ray.get(holder.hold.remote(answers.to_arrow_refs()))
-        _holders[name] = holder
+        place, actor = keeper(ray.get_runtime_context().get_node_id())
+        blocks = ray.get(actor.hold.remote(name, answers.to_arrow_refs()))
+        _held[name] = actor
         if not blocks:
             return spark.createDataFrame([], schema).alias(name)
         index = spark.range(0, blocks, 1, blocks)
-        return index.mapInArrow(_fetcher(connection, name, schema), schema).alias(name)
+        return index.mapInArrow(_fetcher(connection, place, name, schema), schema).alias(name)
 
     def release(self, frame: DataFrame) -> None:
         """Drop the answers behind `frame`; evaluating it afterwards fails."""
         import ray
 
         plan = frame._jdf.queryExecution().analyzed().toString()
-        for name in [n for n in _holders if n in plan]:
-            ray.kill(_holders.pop(name))
+        for name in [n for n in _held if n in plan]:
+            ray.get(_held.pop(name).drop.remote(name))
 
 
 BRIDGE = RaydpBridge
-_holders: dict[str, Any] = {}
+_held: dict[str, Any] = {}
 
 
-def _actor(kind: type, name: str, node: str | None = None) -> Any:
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    options: dict[str, Any] = {"name": name, "num_cpus": 0}
-    if node is not None:
-        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(kind).options(**options).remote()
-
-
-def _pusher(connection: Connection, names: dict[str, str]) -> Any:
+def _pusher(connection: Connection, run: str, names: dict[str, str]) -> Any:
     def push(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on: Spark executor. Sends blocks of about 16 MB and yields one receipt a block."""
         ray = connection.open()
@@ -173,11 +133,11 @@ def _pusher(connection: Connection, names: dict[str, str]) -> Any:
             raise HandOffError(
                 f"a Spark executor runs on node {node}, which joined Ray after the hand-off began; run it again."
             )
-        sink = ray.get_actor(names[node])
+        actor = ray.get_actor(names[node])
 
         def send(block: list[pa.RecordBatch]) -> pa.RecordBatch:
             table, token = pa.Table.from_batches(block), uuid.uuid4().hex
-            ray.get(sink.put.remote(token, table))
+            ray.get(actor.push.remote(run, token, table))
             return pa.RecordBatch.from_pydict({"node": [node], "token": [token], "rows": [table.num_rows]})
 
         block: list[pa.RecordBatch] = []
@@ -195,7 +155,7 @@ def _pusher(connection: Connection, names: dict[str, str]) -> Any:
     return push
 
 
-def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
+def _fetcher(connection: Connection, place: str, name: str, schema: StructType) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     target = pa.schema([_nullable(field) for field in to_arrow_schema(schema)])
@@ -203,16 +163,18 @@ def _fetcher(connection: Connection, name: str, schema: StructType) -> Any:
     def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on: Spark executor. Yields the blocks whose numbers come in."""
         ray = connection.open()
-        try:
-            holder = ray.get_actor(name)
-        except ValueError as exc:
-            raise HandOffError(
-                "the answers of this frame were released, or the session that made them has ended; "
-                "run transform again, or write the frame before you release it."
-            ) from exc
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                block = ray.get(ray.get(holder.get.remote(index))[0])
+                try:
+                    found = ray.get(ray.get_actor(place).get.remote(name, index))
+                except ValueError:  # no such actor
+                    found = None
+                if found is None:
+                    raise HandOffError(
+                        "the answers of this frame were released, or the session that made them has ended; "
+                        "run transform again, or write the frame before you release it."
+                    )
+                block = ray.get(found[0])
                 # A block without rows may come without a schema.
                 if block.num_rows:
                     yield from (block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH))

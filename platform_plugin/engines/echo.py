@@ -6,7 +6,9 @@ For tests and first steps. A token is a word between blanks; engine arguments sa
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import random
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -14,17 +16,19 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pydantic import Field
 
-from platform_plugin.arguments import SAMPLING_DEFAULTS, check_sampling
+from platform_plugin.arguments import SAMPLING_DEFAULTS
+from platform_plugin.ask import check_ask, timed_out
 from platform_plugin.chat import Message, refused, to_messages
 from platform_plugin.config import Ask, EngineConfig, Frozen, Placement
-from platform_plugin.engines import Engine, answer_schema, error_row
-from platform_plugin.errors import ConfigError, EngineStartError, UnsupportedTaskError, near
+from platform_plugin.engines import Engine, error_row
+from platform_plugin.errors import ConfigError, EngineStartError, near
 from platform_plugin.meter import Meter
+from platform_plugin.output import example, output_type, to_answer
+from platform_plugin.prompting import fit
+from platform_plugin.rows import answer_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-OUTPUT = pa.string()
 
 
 class EchoArgs(Frozen):
@@ -35,6 +39,9 @@ class EchoArgs(Frozen):
         max_model_len: words of prompt and answer together.
         fail_on: a row with this text in its prompt becomes a row with an error.
         die_on: a row with this text in its prompt ends the engine's process.
+        cut_on: a row with this text in its prompt has its answer cut in half, as where max_tokens is too small.
+        garble_on: a row with this text in its prompt has an answer that fits no shape.
+        prefix_words: the engine remembers the prompts it saw by so many first words; 0: it does not.
         fail_start: the engine does not start, and says this.
     """
 
@@ -42,6 +49,9 @@ class EchoArgs(Frozen):
     max_model_len: int = Field(default=8192, ge=2, strict=True)
     fail_on: str | None = Field(default=None, min_length=1)
     die_on: str | None = Field(default=None, min_length=1)
+    cut_on: str | None = Field(default=None, min_length=1)
+    garble_on: str | None = Field(default=None, min_length=1)
+    prefix_words: int = Field(default=0, ge=0, strict=True)
     fail_start: str | None = Field(default=None, min_length=1)
 
     @classmethod
@@ -68,13 +78,11 @@ class EchoSpec:
 
     def check_ask(self, ask: Ask) -> None:
         """Raise ConfigError for what vLLM would refuse, so that a trial run tells the truth."""
-        check_sampling(ask.sampling)
-        if ask.sampling.get("n", 1) != 1:
-            raise UnsupportedTaskError(f"samplingParams n={ask.sampling['n']!r}: a row has one answer; leave n out")
+        check_ask(ask)
 
     def output_type(self, ask: Ask) -> pa.DataType:
-        """Return string: the text of the one answer."""
-        return OUTPUT
+        """Return string, or where n > 1 a list of strings."""
+        return output_type(ask)
 
     def placement(self) -> Placement:
         """Return a tenth of a CPU: echoes run beside anything."""
@@ -89,19 +97,20 @@ class EchoSpec:
 
 
 class EchoEngine:
-    """Answers each row with its last user message. Runs on: Ray actor."""
+    """Answers each row with its last user message, or with some value of the shape. Runs on: Ray actor."""
 
     def __init__(self, args: EchoArgs) -> None:
         self._args = args
         self._meter = Meter()
+        self._prefixes: set[str] = set()
 
     async def infer(self, batch: pa.Table, ask: Ask) -> pa.Table:
         """Answer every row, all rows at once."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._answer(p, ask)) for p in batch["prompt"].to_pylist()]
-        keys = batch["key"].to_pylist()
-        answers = [{"key": key, **task.result()} for key, task in zip(keys, tasks, strict=True)]
-        return pa.Table.from_pylist(answers, schema=answer_schema(OUTPUT))
+        return await answer_rows(batch, ask, self._meter, self._answer)
+
+    def prefixes(self) -> list[str]:
+        """Return the first `prefix_words` words of every prompt that was seen, each once, sorted."""
+        return sorted(self._prefixes)
 
     def counters(self) -> Mapping[str, float]:
         """Return requests, failed, prompt_tokens, cached_tokens, output_tokens, busy_s and the gauge in_flight."""
@@ -110,50 +119,63 @@ class EchoEngine:
     async def close(self) -> None:
         """Free nothing: an echo holds nothing."""
 
-    async def _answer(self, prompt: str | None, ask: Ask) -> dict[str, Any]:
+    async def _answer(self, text: str | None, ask: Ask) -> dict[str, Any]:
         """Return the answer of one row without its key."""
-        with self._meter.flight():
-            start = time.monotonic()
-            messages = to_messages(prompt, ask)
-            if refused(messages):
-                answer: dict[str, Any] = {"error": messages}
-            else:
+        start = time.monotonic()
+        messages = to_messages(text, ask)
+        if refused(messages):
+            return {"error": messages}
+        try:
+            async with asyncio.timeout(ask.request_timeout_s):
                 await asyncio.sleep(self._args.delay_s)
-                answer = self._echo(messages, ask)
-                if "output" in answer:
-                    answer["seconds"] = time.monotonic() - start
-        self._meter.count(answer)
-        return answer
+        except TimeoutError:
+            return {"error": timed_out(ask)}
+        answer = self._echo(messages, ask)
+        return answer if answer.keys() == {"error"} else {**answer, "seconds": time.monotonic() - start}
 
     def _echo(self, messages: list[Message], ask: Ask) -> dict[str, Any]:
         args = self._args
         text = "\n".join(m["content"] for m in messages)
+        if args.prefix_words:
+            self._prefixes.add(" ".join(text.split()[: args.prefix_words]))
         if args.die_on and args.die_on in text:
             os._exit(1)
         if args.fail_on and args.fail_on in text:
             return {"error": error_row("engine", "EchoFailure", f"the prompt holds fail_on={args.fail_on!r}")}
-        asked = len(text.split())
-        room = args.max_model_len - asked
-        if room < 1:
-            most = args.max_model_len - 1
-            message = (
-                f"{asked} tokens, the model takes {most} (max_model_len {args.max_model_len} less one for the "
-                "answer); shorten the prompt or raise max_model_len"
-            )
-            return {"error": error_row("length", "PromptTooLong", message)}
-        last = [m["content"] for m in messages if m["role"] == "user"][-1:]
-        output = last[0] if last else ""
-        words = output.split()
+        prompt = fit(messages, lambda ms: [word for m in ms for word in m["content"].split()], ask, args.max_model_len)
+        if refused(prompt):
+            return {"error": prompt}
+        room = args.max_model_len - len(prompt.tokens)
         most = min(room, {**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or room)
-        cut = len(words) > most
+        outputs, reasons, words = [], [], 0
+        for index in range(ask.answers):
+            output = self._output(prompt.messages, ask, index)
+            if args.garble_on and args.garble_on in text:
+                output = f"?{output}"
+            if args.cut_on and args.cut_on in text:
+                output, cut = output[: len(output) // 2], True
+            elif cut := len(output.split()) > most:
+                output = " ".join(output.split()[:most])
+            outputs.append(output)
+            reasons.append("length" if cut else "stop")
+            words += len(output.split())
         return {
-            "output": " ".join(words[:most]) if cut else output,
-            "finish_reason": "length" if cut else "stop",
-            "prompt_tokens": asked,
+            **to_answer(outputs, reasons, ask),
+            "prompt_tokens": len(prompt.tokens),
             "cached_tokens": 0,
-            "output_tokens": min(len(words), most),
-            "truncated": False,
+            "output_tokens": words,
+            "truncated": prompt.truncated,
         }
+
+    @staticmethod
+    def _output(messages: list[Message], ask: Ask, index: int) -> str:
+        """Return the whole answer `index`, the same for the same messages."""
+        chance = random.Random(f"{index} {json.dumps(messages)}")
+        if ask.choices:
+            return chance.choice(ask.choices)
+        if ask.output_type is not None:
+            return json.dumps(example(ask.output_type, chance))
+        return next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
 
 
 SPEC = EchoSpec

@@ -12,7 +12,6 @@ import math
 import os
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from platform_plugin.arguments import SAMPLING_DEFAULTS, check_engine_args
-from platform_plugin.ask import bad_sampling, check_ask, row_ask, timed_out
-from platform_plugin.chat import Refusal, refused, to_messages
+from platform_plugin.ask import bad_sampling, check_ask, timed_out
+from platform_plugin.chat import refused
 from platform_plugin.config import Ask, EngineConfig, Placement
-from platform_plugin.engines import Engine, answer_schema, error_row
+from platform_plugin.engines import Engine, error_row
 from platform_plugin.errors import EngineDiedError, EngineStartError, MissingDependencyError
 from platform_plugin.failures import FailureLog
 from platform_plugin.meter import Meter
 from platform_plugin.output import json_schema, output_type, to_answer
 from platform_plugin.profiles import ModelProfile, resolve_profile
-from platform_plugin.prompting import Prompt, fit, token_ids
+from platform_plugin.prompting import Prompt, Prompter
+from platform_plugin.rows import answer_rows
 from platform_plugin.weights import ensure_weights
 
 if TYPE_CHECKING:
@@ -132,24 +132,12 @@ class VllmEngine:
         self._llm = llm
         self._log = log
         self._meter = Meter()
-        self._max_model_len = llm.model_config.max_model_len
         # A copy of its own: a tokenizer may not be borrowed by two threads, and vLLM detokenizes with its one.
-        self._tokenizer: Any = copy.deepcopy(llm.get_tokenizer())
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
+        self._prompter = Prompter(copy.deepcopy(llm.get_tokenizer()), llm.model_config.max_model_len)
 
     async def infer(self, batch: pa.Table, ask: Ask) -> pa.Table:
         """Answer every row, all rows at once; a cancelled call takes its requests back from the engine."""
-        own = batch["sampling"].to_pylist() if "sampling" in batch.column_names else [None] * len(batch)
-        ready = {text: self._ready(ask, text) for text in set(own)}
-        prompts = batch["prompt"].to_pylist()
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._answer(p, ready[o])) for p, o in zip(prompts, own, strict=True)]
-        except ExceptionGroup as lost:
-            raise lost.exceptions[0] from lost.exceptions[0].__cause__
-        keys = batch["key"].to_pylist()
-        answers = [{"key": key, **task.result()} for key, task in zip(keys, tasks, strict=True)]
-        return pa.Table.from_pylist(answers, schema=answer_schema(output_type(ask)))
+        return await answer_rows(batch, ask, self._meter, self._answer)
 
     def counters(self) -> Mapping[str, float]:
         """Return requests, failed, prompt_tokens, cached_tokens, output_tokens, busy_s and the gauge in_flight."""
@@ -158,19 +146,16 @@ class VllmEngine:
     async def close(self) -> None:
         """Stop the engine's processes; requests in flight are lost."""
         await asyncio.to_thread(self._llm.shutdown)
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._prompter.close()
         self._log.close()
 
-    async def _answer(self, prompt: str | None, ready: tuple[Ask, SamplingParams] | Refusal) -> dict[str, Any]:
+    async def _answer(self, text: str | None, ask: Ask) -> dict[str, Any]:
         """Return the answer of one row without its key."""
-        with self._meter.flight():
-            answer = {"error": ready} if refused(ready) else await self._ask(prompt, *ready)
-        self._meter.count(answer)
-        return answer
-
-    async def _ask(self, text: str | None, ask: Ask, params: SamplingParams) -> dict[str, Any]:
-        # Off the loop and row by row: the first rows compute while the last ones are tokenized.
-        prompt = await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, text, ask)
+        try:
+            params = _params(ask)
+        except Exception as exc:
+            return {"error": bad_sampling(str(exc) or type(exc).__name__)}
+        prompt = await self._prompter.prompt(text, ask)
         if refused(prompt):
             return {"error": prompt}
         try:
@@ -184,7 +169,7 @@ class VllmEngine:
         start = time.monotonic()
         try:
             async for result in self._llm.generate(  # noqa: B007 - the last one is the answer
-                {"prompt_token_ids": prompt.tokens}, params, request_id
+                {"prompt_token_ids": list(prompt.tokens)}, params, request_id
             ):
                 pass
         except asyncio.CancelledError:
@@ -195,15 +180,16 @@ class VllmEngine:
             if self._llm.errored:
                 raise self._died() from exc
             # EngineGenerateError is an empty wrapper around the reason.
-            return {"error": _engine_error(exc.__cause__ or exc)}
-        reasons = [answer.finish_reason for answer in result.outputs]
+            reason = exc.__cause__ or exc
+            return {"error": error_row("engine", type(reason).__name__, str(reason) or "vLLM gave no reason")}
+        reasons = [answer.finish_reason or "error" for answer in result.outputs]
         if "abort" in reasons or "error" in reasons:
             if self._llm.errored:
                 raise self._died()
             message = f"vLLM gave the request up (finish_reason {', '.join(reasons)})"
             return {"error": error_row("engine", "RequestAborted", message, retryable=True)}
         marks = self._profile.reasoning
-        opened = self._opened(prompt, marks[0]) if marks else ""
+        opened = marks[0] if marks and self._prompter.ends_with(marks[0], prompt) else ""
         return {
             **to_answer([opened + answer.text for answer in result.outputs], reasons, ask, marks),
             "prompt_tokens": len(prompt.tokens),
@@ -213,38 +199,9 @@ class VllmEngine:
             "seconds": time.monotonic() - start,
         }
 
-    def _encode(self, text: str | None, ask: Ask) -> Prompt | Refusal:
-        """Return the prompt of a row, or why there is none. Runs on: the tokenizer's thread."""
-        messages = to_messages(text, ask)
-        if refused(messages):
-            return messages
-        try:
-            return fit(messages, lambda m: token_ids(self._tokenizer, m, ask), ask, self._max_model_len)
-        except Exception as exc:  # a template is a program: it raises what it likes
-            return error_row("template", type(exc).__name__, str(exc))
-
-    def _ready(self, ask: Ask, sampling: str | None) -> tuple[Ask, SamplingParams] | Refusal:
-        """Return what a row with this text in `sampling` is asked with, or what is wrong in it."""
-        asked = row_ask(ask, sampling)
-        if refused(asked):
-            return asked
-        try:
-            return asked, _params(asked)
-        except Exception as exc:
-            return _engine_error(exc) if sampling is None else bad_sampling(str(exc) or type(exc).__name__)
-
-    def _opened(self, prompt: Prompt, mark: str) -> str:
-        """Return the mark that begins reasoning where the template has written it for the model, else nothing."""
-        end: str = self._tokenizer.decode(prompt.tokens[-16:])
-        return mark if end.rstrip().endswith(mark) else ""
-
     def _died(self) -> EngineDiedError:
         said = self._log.words() or "its process ended without a word: killed, or out of memory"
         return EngineDiedError(f"the vLLM engine of model {self._profile.name!r} is gone: {said}")
-
-
-def _engine_error(exc: BaseException) -> Refusal:
-    return error_row("engine", type(exc).__name__, str(exc) or "vLLM gave no reason")
 
 
 def _params(ask: Ask) -> SamplingParams:
