@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import signal
 import subprocess
@@ -162,12 +163,19 @@ class Script:
         return found
 
     def finish(self, seconds: float) -> str:
-        """Wait for the end and return what it printed."""
+        """Wait for the end, however it comes, and return what was printed."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             pytest.fail(f"still running after {seconds} s:\n{self.errors()}")
         return (self.folder / "stdout").read_text()
+
+    def found(self, seconds: float) -> dict[str, Any]:
+        """Wait for a good end and return the JSON object of the last line."""
+        printed = self.finish(seconds)
+        assert self.process.returncode == 0, self.errors()
+        found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        return found
 
     def signal(self, number: int) -> None:
         """Send a signal: SIGINT as a terminal does, to the whole group, another to the program alone."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -44,7 +40,7 @@ class TellingSpec:
         raise EngineStartError("told " + hashlib.sha256(token.encode()).hexdigest())
 '''
 
-HEAD = '''
+HEAD = """
 import json, os, signal, sys, threading, time
 from platform_plugin.jdk import use_java
 use_java()
@@ -63,7 +59,7 @@ def echo(**args):
 def ask(spark, rows=3, **args):
     frame = spark.range(rows).selectExpr("id", "concat('question ', id) as message")
     return sorted(row["prediction"] for row in echo(**args).transform(frame).collect())
-'''
+"""
 
 LIFE = '''
 from pyspark.sql import SparkSession
@@ -129,7 +125,7 @@ print(json.dumps(found))
 def life(script: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
     """What a program saw that starts and stops sessions, one after the other."""
     program = script(HEAD + LIFE, ("mine.py", SPEC))
-    return json.loads(program.finish(280).splitlines()[-1]), program
+    return program.found(280), program
 
 
 def test_session_over_another_is_refused_with_the_remedy(life: Any) -> None:
@@ -179,7 +175,7 @@ def test_program_that_ended_left_no_process(life: Any, until: Callable[..., Any]
     until(lambda: not program.processes())
 
 
-JOINED = '''
+JOINED = """
 import ray
 import mine
 from platform_plugin import pool, spark_on_ray
@@ -207,7 +203,7 @@ from ray import serve
 found["after"] = [name for name in serve.status().applications if name == app] == [app]
 ray.shutdown()
 print(json.dumps(found))
-'''
+"""
 TOKEN = "hf_notarealtokenbutasecret"
 
 
@@ -236,7 +232,7 @@ def cluster(script: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 def joined(cluster: tuple[str, Path], script: Callable[..., Any]) -> dict[str, Any]:
     """What a program saw that joined the cluster."""
     program = script(HEAD + JOINED, ("mine.py", SPEC), arguments=[cluster[0]], HF_TOKEN=TOKEN)
-    found: dict[str, Any] = json.loads(program.finish(200).splitlines()[-1])
+    found: dict[str, Any] = program.found(200)
     return found
 
 
@@ -262,13 +258,13 @@ def test_token_of_the_hub_reaches_the_replicas_and_stands_nowhere(
     assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
 
 
-LOADING = '''
+LOADING = """
 from platform_plugin import LLMPredictor, spark_on_ray
 spark = spark_on_ray("loading").start()
 stage = LLMPredictor(inputCol="message", engineArgs={"max_model_len": 512, "kv_cache_memory_bytes": 2**28})
 stage.transform(spark.range(1).selectExpr("'hello' as message"))
 print("it was not stopped")
-'''
+"""
 
 
 @pytest.mark.vllm

@@ -425,7 +425,7 @@ def test_pipeline_fits_transforms_and_loads_in_a_fresh_process(
         """,
         arguments=[str(tmp_path)],
     )
-    found = json.loads(program.finish(120).splitlines()[-1])
+    found = program.found(120)
     mine = {p.name: stage.getOrDefault(p) for p in stage.params if stage.isDefined(p)}
     assert found["params"] == [mine] * 3
     assert found["uids"] == [stage.uid] * 3

@@ -85,7 +85,10 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "repetition_penalty": ("a finite number above 0", lambda v: 0 < v < float("inf")),
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
-    "logit_bias": ("keyed by token ids", lambda v: all(str(token).isdecimal() for token in v)),
+    "logit_bias": (
+        "token ids with numbers from -100 to 100",
+        lambda v: all(str(t).isdecimal() and type(b) in (int, float) and -100 <= b <= 100 for t, b in v.items()),
+    ),
     "seed": ("a signed integer of 64 bits", lambda v: -(2**63) <= v < 2**63),
 }
 

@@ -242,6 +242,7 @@ class SparkOnRay:
 
 
 def _check_no_other_session() -> None:
+    from py4j.java_gateway import JavaClass
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -255,7 +256,7 @@ def _check_no_other_session() -> None:
             "Call spark.stop() first and use the session that spark_on_ray() returns."
         )
     gateway: Any = SparkContext._gateway
-    if gateway is not None and not hasattr(gateway.jvm.org.apache.spark.deploy.raydp, "RayAppMaster"):
+    if gateway is not None and not isinstance(gateway.jvm.org.apache.spark.deploy.raydp.RayAppMaster, JavaClass):
         # The JVM of a stopped plain session lacks RayDP's classes, and a JVM's classpath is fixed: start anew.
         gateway.shutdown()
         process = getattr(gateway, "proc", None)

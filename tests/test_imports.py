@@ -20,7 +20,7 @@ LAYERS = [
     "bridges engines chat output ask prompting rows keeper monitor replica routing pool session shipping weights "
     "credentials udf metrics k8s",
     "requests budget forwarder inference run scoring inline rejoin store answers tracking",
-    "stages evaluation doctor cli demo",
+    "stages evaluation doctor cli demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 

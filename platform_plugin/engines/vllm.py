@@ -206,6 +206,7 @@ class VllmEngine:
 
 def _params(ask: Ask) -> SamplingParams:
     """Return vLLM's own parameters. Raises what vLLM raises on a value that it does not take."""
+    import msgspec
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -216,7 +217,10 @@ def _params(ask: Ask) -> SamplingParams:
         given["structured_outputs"] = StructuredOutputsParams(choice=list(ask.choices))
     elif ask.output_type is not None:
         given["structured_outputs"] = StructuredOutputsParams(json=json_schema(ask.output_type))
-    return SamplingParams(**given, output_kind=RequestOutputKind.FINAL_ONLY)
+    params = SamplingParams(**given, output_kind=RequestOutputKind.FINAL_ONLY)
+    # As the engine core will: what it cannot decode ends its input thread, and every later request waits for ever.
+    msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams)
+    return params
 
 
 def _quiet(model: str) -> None:
