@@ -108,11 +108,21 @@ def release_engines() -> list[str]:
     return names
 
 
-def shut_down() -> None:
-    """Stop all engines; for the session that started Ray, and stops it with what is left of Serve."""
+def shut_down(*, joined: bool) -> None:
+    """Let go of the engines; where the session started Ray, stop them, and Serve with them. Runs on: driver."""
+    from ray import serve
+    from ray.serve.context import _get_global_client
+
     global _credentials
-    release_engines()
+    _ranges.clear()
     _credentials = None
+    if not _serving():
+        return
+    if joined:
+        # Their threads would ask the next session's cluster for this one's objects.
+        _get_global_client().shutdown_cached_handles()
+    else:
+        serve.shutdown()
 
 
 def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> None:
@@ -156,6 +166,8 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> No
         },
         **groups,
     )
+    # Without a version of ours Serve takes each deployment for new code and restarts the replicas.
+    deployment = deployment.options(version=spec.config.signature(), _internal=True)
     target = serve.RunTarget(deployment.bind(spec), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
 
@@ -165,6 +177,9 @@ def _quiet() -> None:
 
 
 def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
+    from ray import serve
+    from ray.serve.exceptions import DeploymentUnavailableError
+
     began = time.monotonic()
     response = handle.ready.remote()
     while True:
@@ -173,10 +188,12 @@ def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
             return
         except TimeoutError:
             pass
+        except DeploymentUnavailableError:
+            # What the handle heard last is that the engine of this name was released.
+            time.sleep(POLL_S)
+            response = handle.ready.remote()
         except Exception as exc:
             raise _start_error(exc) from exc
-        from ray import serve
-
         app = serve.status().applications.get(name)
         waited = time.monotonic() - began
         if app is None or app.status in ("DEPLOY_FAILED", "UNHEALTHY"):

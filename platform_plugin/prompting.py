@@ -132,3 +132,15 @@ def token_ids(tokenizer: Any, messages: list[Message], ask: Ask) -> list[int]:
         "list[int]",
         tokenizer.apply_chat_template(messages, chat_template=own, tokenize=True, return_dict=False, **options),
     )
+
+
+def count_tokens(tokenizer: Any, texts: Sequence[str], ask: Ask) -> list[int]:
+    """Return the number of tokens of each prompt, 0 for one that cannot be rendered. Runs on: driver."""
+    counts = []
+    for text in texts:
+        messages = to_messages(text, ask)
+        try:
+            counts.append(0 if refused(messages) else len(token_ids(tokenizer, messages, ask)))
+        except Exception:  # a template is a program; the run will say so of this row
+            counts.append(0)
+    return counts

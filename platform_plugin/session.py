@@ -103,6 +103,7 @@ class SparkOnRay:
         self._executor_memory = executor_memory
         self._conf = conf
         self._ray_address = ray_address
+        self._connected = False
         self._started_ray = False
         self._environment: dict[str, str | None] = {}
         self.spark: SparkSession | None = None
@@ -156,16 +157,16 @@ class SparkOnRay:
         import raydp
 
         try:
-            if ray.is_initialized() and self._started_ray:
-                pool.shut_down()
+            if ray.is_initialized():
+                pool.shut_down(joined=self.joined)
             raydp.stop_spark()
         except Exception:
             logger.warning("Spark did not stop cleanly", exc_info=True)
         finally:
             self.spark = None
-            if self._started_ray:
+            if self._connected:
                 ray.shutdown()
-                self._started_ray = False
+                self._connected = self._started_ray = False
             self._restore_environment()
             _current = None
             atexit.unregister(self.stop)
@@ -189,7 +190,7 @@ class SparkOnRay:
                 logging_level=logging.ERROR,
                 configure_logging=True,
             )
-            self._started_ray = not joined
+            self._connected, self._started_ray = True, not joined
         # Ray turned token authentication on in ray.init; what starts from here on must know.
         self._environment.setdefault("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE"))
 

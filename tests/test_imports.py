@@ -16,10 +16,10 @@ PACKAGE = ROOT / "platform_plugin"
 
 LAYERS = [
     "errors",
-    "config profiles arguments schema template tally report progress view jdk meter failures connection",
+    "config profiles arguments schema template tally report progress view jdk meter failures connection footprint",
     "bridges engines chat output ask prompting rows keeper monitor replica routing pool session shipping weights "
     "credentials udf metrics k8s",
-    "requests budget forwarder inference run scoring inline rejoin store answers tracking",
+    "requests budget forwarder inference run scoring preflight inline rejoin store answers tracking",
     "stages evaluation doctor cli demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

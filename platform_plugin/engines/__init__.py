@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from platform_plugin.config import Ask, EngineConfig, Placement
 from platform_plugin.errors import UnknownPluginError, near
+from platform_plugin.footprint import Footprint
 
 REQUEST_SCHEMA = pa.schema([("key", pa.binary()), ("prompt", pa.string())])
 """What crosses to an engine. `prompt` is the user's message, or with ``Ask.messages`` a JSON array of
@@ -99,6 +100,14 @@ class EngineSpec(Protocol):
 
     def output_type(self, ask: Ask) -> pa.DataType:
         """Return the Arrow type of `output`."""
+        ...
+
+    def count_tokens(self, prompts: list[str], ask: Ask) -> list[int]:
+        """Return the tokens of each prompt, template included; loads a tokenizer at most. Runs on: driver."""
+        ...
+
+    def footprint(self) -> Footprint:
+        """Return what one replica needs of memory, as far as the model's files tell. Runs on: driver."""
         ...
 
     def placement(self) -> Placement:

@@ -22,6 +22,7 @@ from platform_plugin.chat import Message, refused, to_messages
 from platform_plugin.config import Ask, EngineConfig, Frozen, Placement
 from platform_plugin.engines import Engine, error_row
 from platform_plugin.errors import ConfigError, EngineStartError, near
+from platform_plugin.footprint import Footprint
 from platform_plugin.meter import Meter
 from platform_plugin.output import example, output_type, to_answer
 from platform_plugin.prompting import fit
@@ -83,6 +84,15 @@ class EchoSpec:
     def output_type(self, ask: Ask) -> pa.DataType:
         """Return string, or where n > 1 a list of strings."""
         return output_type(ask)
+
+    def count_tokens(self, prompts: list[str], ask: Ask) -> list[int]:
+        """Return the words of each prompt, the system prompt's included."""
+        system = len((ask.system_prompt or "").split())
+        return [system + len(prompt.split()) for prompt in prompts]
+
+    def footprint(self) -> Footprint:
+        """Return the words that it takes; there are no weights."""
+        return Footprint(max_model_len=EchoArgs.read(self.config.engine_args).max_model_len)
 
     def placement(self) -> Placement:
         """Return a tenth of a CPU: echoes run beside anything."""

@@ -25,10 +25,11 @@ from platform_plugin.config import Ask, EngineConfig, Placement
 from platform_plugin.engines import Engine, error_row
 from platform_plugin.errors import EngineDiedError, EngineStartError, MissingDependencyError
 from platform_plugin.failures import FailureLog
+from platform_plugin.footprint import Footprint, of_folder
 from platform_plugin.meter import Meter
 from platform_plugin.output import json_schema, output_type, to_answer
 from platform_plugin.profiles import ModelProfile, resolve_profile
-from platform_plugin.prompting import Prompt, Prompter
+from platform_plugin.prompting import Prompt, Prompter, count_tokens
 from platform_plugin.rows import answer_rows
 from platform_plugin.weights import ensure_weights
 
@@ -70,6 +71,18 @@ class VllmSpec:
     def output_type(self, ask: Ask) -> pa.DataType:
         """Return string, or where n > 1 a list of strings."""
         return output_type(ask)
+
+    def count_tokens(self, prompts: list[str], ask: Ask) -> list[int]:
+        """Return the tokens of each prompt by the model's own tokenizer, template included."""
+        from transformers import AutoTokenizer
+
+        load: Any = AutoTokenizer.from_pretrained
+        tokenizer = load(ensure_weights(self.profile()), trust_remote_code=self.config.trust_remote_code)
+        return count_tokens(tokenizer, prompts, ask)
+
+    def footprint(self) -> Footprint:
+        """Return what the model's files tell, where they are in a folder."""
+        return of_folder(ensure_weights(self.profile()), self.engine_args())
 
     def placement(self) -> Placement:
         """Return the profile's needs; with several workers on GPUs one bundle each, the engine beside the first."""

@@ -23,6 +23,7 @@ from platform_plugin.bridges import Bridge, find_bridges, load_bridge
 from platform_plugin.config import Ask, EngineConfig, Replicas
 from platform_plugin.engines import EngineSpec, load_spec
 from platform_plugin.errors import ConfigError, InvalidRowsError, UnknownPluginError, near
+from platform_plugin.preflight import Preflight, preflight
 from platform_plugin.progress import Progress
 from platform_plugin.rejoin import rejoin
 from platform_plugin.report import RunReport
@@ -69,6 +70,11 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
     def copy(self, extra: dict[Param[Any], Any] | None = None) -> Self:
         """Return a copy with other values, converted as by a setter; PySpark would take them as they come."""
         return super().copy({param: param.typeConverter(value) for param, value in (extra or {}).items()})
+
+    def preflight(self, df: DataFrame) -> Preflight:
+        """Return what ``transform`` would ask: rows, requests, tokens, memory; no engine starts."""
+        spec, _ = self._checked(df.schema)
+        return preflight(self.requests(df), spec, self.ask())
 
     def scoreInstance(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return one row with its answer, or its error; without Spark, by the engine that ``transform`` uses."""
