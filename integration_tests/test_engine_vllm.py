@@ -11,8 +11,9 @@ import pytest
 
 from platform_plugin.config import Ask, EngineConfig
 from platform_plugin.engines import Engine, load_spec
-from platform_plugin.errors import ConfigError, EngineDiedError, EngineStartError
-from tests.engine_conformance import SHORT, EngineConformance, batch_of
+from platform_plugin.errors import EngineDiedError, EngineStartError
+from tests.asking import SHORT, batch_of
+from tests.engine_conformance import EngineConformance
 
 pytestmark = pytest.mark.vllm
 pytest.importorskip("vllm", reason="vllm is not installed: the extra `cpu` or `gpu`")
@@ -26,6 +27,7 @@ SMALL = {
     "kv_cache_memory_bytes": 256 * 1024**2,
 }
 WITH_BOS = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+OWN = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }} ({{ tone }}){% endfor %}"
 RAISES = "{{ raise_exception('roles must alternate') }}"
 
 
@@ -70,7 +72,7 @@ class TestVllmConformance(EngineConformance):
         bos = (tokenizer.bos_token, tokenizer.bos_token_id)
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{bos[0]} $A", special_tokens=[bos])
         tokenizer.chat_template = WITH_BOS
-        monkeypatch.setattr(engine, "_tokenizer", tokenizer)
+        monkeypatch.setattr(engine._prompter, "tokenizer", tokenizer)
         return tokenizer
 
     def test_tokens_are_those_of_the_models_chat_template(self, engine: Any, ask: Any, sent: list[list[int]]) -> None:
@@ -115,9 +117,57 @@ class TestVllmConformance(EngineConformance):
         assert (row["error"]["stage"], row["error"]["type"]) == ("template", "TemplateError")
         assert row["error"]["message"] == "roles must alternate"
 
+    def test_own_template_and_its_arguments_are_used(self, engine: Any, ask: Any, sent: list[list[int]]) -> None:
+        given = SHORT.model_copy(update={"chat_template": OWN, "chat_template_kwargs": {"tone": "kindly"}})
+        (row,) = ask(batch_of("hello"), given)
+        assert row["error"] is None
+        assert engine._prompter.tokenizer.decode(sent[0]) == "user: hello (kindly)"
+
+    @pytest.mark.parametrize("side", ["truncate_left", "truncate_right"])
+    def test_truncation_keeps_the_template_and_the_system_prompt(
+        self, engine: Any, ask: Any, sent: list[list[int]], side: Any
+    ) -> None:
+        text = " ".join(f"n{i}\u65e5\U0001f695" for i in range(900))
+        ask(batch_of(text), SHORT.model_copy(update={"prompt_too_long": side, "system_prompt": "Be brief."}))
+        said = engine._prompter.tokenizer.decode(sent[0])
+        before = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+        after = "<|im_end|>\n<|im_start|>assistant\n"
+        assert (said[: len(before)], said[-len(after) :]) == (before, after)
+        kept = said[len(before) : -len(after)]
+        assert 512 - 4 - 4 <= len(sent[0]) <= 512 - 4
+        assert text.endswith(kept) if side == "truncate_left" else text.startswith(kept)
+
+    def test_model_whose_template_opens_the_reasoning_has_it_split_off(
+        self, engine: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        profile = engine._profile.model_copy(update={"reasoning": ("<think>", "</think>")})
+        monkeypatch.setattr(engine, "_profile", profile)
+        for end, thinks in (("<think>\n", True), ("", False)):
+            template = "{{ messages[0].content }}" + end
+            (row,) = ask(batch_of("Why?"), Ask(chat_template=template, sampling={"max_tokens": 8, "min_tokens": 8}))
+            assert (bool(row["reasoning"]), bool(row["output"])) == (thinks, not thinks)
+
+    def test_logit_bias_takes_the_keys_of_json(self, engine: Any, ask: Any) -> None:
+        (token,) = engine._prompter.tokenizer.encode("taxi")[:1]
+        (row,) = ask(batch_of("hello"), Ask(sampling={"max_tokens": 2, "logit_bias": {str(token): 100}}))
+        assert row["output"] == engine._prompter.tokenizer.decode([token, token])
+
+    def test_request_that_timed_out_is_taken_back_from_vllm(self, engine: Any, ask: Any) -> None:
+        long = {"n": 2, "temperature": 1.0, "max_tokens": 400, "ignore_eos": True}
+        rows = ask(batch_of("count", "on"), Ask(sampling=long, request_timeout_s=0.3))
+        assert [row["error"]["type"] for row in rows] == ["RequestTimeout"] * 2
+        assert engine._llm.get_num_unfinished_requests() == 0
+
+    def test_shape_that_sampling_forbids_fails_its_row_only(self, ask: Any) -> None:
+        own = ['{"allowed_token_ids": [5]}', None]
+        bad, good = ask(batch_of("hello", "hello", sampling=own), Ask(choices=("yes", "no")))
+        assert bad["error"]["type"] == "RequestAborted"
+        assert good["output"] in ("yes", "no")
+
     @pytest.mark.parametrize(
         ("sampling", "words"),
         [
+            ({"logit_bias": {"5": "x"}}, "expected `float`"),
             ({"temperature": -1.0}, "temperature"),
             ({"max_tokens": 0}, "max_tokens"),
         ],
@@ -126,7 +176,7 @@ class TestVllmConformance(EngineConformance):
         self, ask: Any, sampling: dict[str, Any], words: str
     ) -> None:
         rows = ask(batch_of("hello", "there"), Ask(sampling=sampling))
-        assert {row["error"]["stage"] for row in rows} == {"engine"}
+        assert {row["error"]["type"] for row in rows} == {"BadSampling"}
         assert words in rows[0]["error"]["message"].lower()
         assert ask(batch_of("hello"))[0]["error"] is None
 
@@ -199,9 +249,3 @@ def test_value_that_vllm_cannot_start_with_reaches_the_user(engine_args: dict[st
         load_spec(vllm(**engine_args)).build()
     assert "See root cause above" not in str(error.value)
     assert len(str(error.value)) < 1500
-
-
-@pytest.mark.parametrize("given", [{"messages": True}, {"system_prompt": "Be brief."}])
-def test_raw_completion_takes_no_messages(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="need a template"):
-        load_spec(vllm()).check_ask(Ask(chat_template="none", **given))

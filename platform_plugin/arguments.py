@@ -86,7 +86,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
     "logit_bias": (
-        "token ids with numbers from -100 to 100",
+        "keyed by token ids, with numbers from -100 to 100",
         lambda v: all(str(t).isdecimal() and type(b) in (int, float) and -100 <= b <= 100 for t, b in v.items()),
     ),
     "seed": ("a signed integer of 64 bits", lambda v: -(2**63) <= v < 2**63),

@@ -58,7 +58,8 @@ def infer(
 
     asked = requests.count()
     run = Watch.start()
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # What fails is raised here, or asked again.
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     limits = Limits(batch_rows, BATCHES_IN_FLIGHT * min(max_replicas, REPLICAS_PER_FORWARDER), max_replicas)
     answers = requests.map_batches(
         Forwarder,

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from platform_plugin.actors import warm_actor
+
 
 class Keeper:
     """Keeps references by the name of what needs them. Runs on: Ray actor, at most one a node and driver."""
@@ -50,14 +52,6 @@ def keeper(node: str) -> tuple[str, Any]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     name = f"__pp_keeper_{ray.get_runtime_context().get_job_id()}_{node[:12]}"
-    actor = (
-        ray.remote(Keeper)
-        .options(
-            name=name,
-            num_cpus=0,
-            get_if_exists=True,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        )
-        .remote()
+    return name, warm_actor(
+        Keeper, name, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
     )
-    return name, actor

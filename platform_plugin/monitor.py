@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from platform_plugin.actors import warm_actor
 from platform_plugin.tally import Tally
 
 
@@ -102,8 +103,7 @@ class Watch:
         import ray
 
         name = f"__pp_monitor_{ray.get_runtime_context().get_job_id()}"
-        options = {"name": name, "num_cpus": 0, "max_concurrency": 1000, "get_if_exists": True}
-        return cls(uuid.uuid4().hex[:12], ray.remote(Monitor).options(**options).remote())
+        return cls(uuid.uuid4().hex[:12], warm_actor(Monitor, name, max_concurrency=1000))
 
     def tell(self, method: str, *args: Any) -> Any:
         """Call a method of the monitor for this run and return the reference."""

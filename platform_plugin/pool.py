@@ -28,6 +28,7 @@ PREFIX = "pp-"
 # Batches that one replica takes at once: enough that the engine's own scheduler always has a queue.
 BATCHES_PER_REPLICA = 64
 POLL_S = 1.0
+FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
 ROUTER = "platform_plugin.routing.SpanRouter"
 
 _lock = threading.Lock()
@@ -58,7 +59,9 @@ def start(spec: EngineSpec, replicas: Replicas, *, joined: bool) -> str:
         if not joined:
             _check_placement(spec.placement())
         status = _status(name)
-        wanted = _widest(_ranges.get(name), replicas) if status else replicas
+        if status in FAILED:
+            release(name)
+        wanted = _widest(_ranges.get(name), replicas)
         if status not in ("RUNNING", "DEPLOYING") or wanted != _ranges.get(name):
             _deploy(spec, name, wanted, joined)
             _ranges[name] = wanted
@@ -104,25 +107,28 @@ def release_engines() -> list[str]:
 
     names = [name for name in serve.status().applications if name.startswith(PREFIX)] if _serving() else []
     for name in names:
-        release(name)
+        _ranges.pop(name, None)
+    if names:
+        _client().delete_apps(names)
     return names
 
 
 def shut_down(*, joined: bool) -> None:
-    """Let go of the engines; where the session started Ray, stop them, and Serve with them. Runs on: driver."""
-    from ray import serve
-    from ray.serve.context import _get_global_client
-
+    """Let go of the engines, and stop them where the session started Ray. Runs on: driver."""
     global _credentials
+    if not joined:
+        release_engines()
+    if _serving():
+        # Their threads would ask the next session's cluster for this one's objects.
+        _client().shutdown_cached_handles()
     _ranges.clear()
     _credentials = None
-    if not _serving():
-        return
-    if joined:
-        # Their threads would ask the next session's cluster for this one's objects.
-        _get_global_client().shutdown_cached_handles()
-    else:
-        serve.shutdown()
+
+
+def _client() -> Any:
+    from ray.serve.context import _get_global_client
+
+    return _get_global_client()
 
 
 def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> None:
@@ -196,7 +202,7 @@ def _wait(handle: DeploymentHandle[Any], name: str, timeout_s: float) -> None:
             raise _start_error(exc) from exc
         app = serve.status().applications.get(name)
         waited = time.monotonic() - began
-        if app is None or app.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+        if app is None or app.status in FAILED:
             raise EngineStartError(f"engine {name} could not be deployed: {_message(app)}")
         if waited > timeout_s:
             raise EngineStartError(

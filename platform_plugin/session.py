@@ -157,11 +157,14 @@ class SparkOnRay:
         import raydp
 
         try:
-            if ray.is_initialized():
-                pool.shut_down(joined=self.joined)
-            raydp.stop_spark()
+            try:
+                if ray.is_initialized():
+                    pool.shut_down(joined=self.joined)
+            finally:
+                raydp.stop_spark()
+                _forget(self._spark_conf())
         except Exception:
-            logger.warning("Spark did not stop cleanly", exc_info=True)
+            logger.warning("the session did not stop cleanly", exc_info=True)
         finally:
             self.spark = None
             if self._connected:
@@ -266,6 +269,15 @@ def _check_no_other_session() -> None:
             process.wait(timeout=10)
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def _forget(conf: Mapping[str, str]) -> None:
+    """Take the settings out of the JVM, which outlives its session and would give them to the next one."""
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
+    for key in conf if jvm is not None else ():
+        jvm.java.lang.System.clearProperty(key)
 
 
 def _read_defaults(path: Path) -> list[tuple[str, str]]:

@@ -5,63 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from platform_plugin.config import Ask, EngineConfig
-from platform_plugin.engines import REQUEST_SCHEMA, Engine, EngineSpec, answer_schema, load_spec
-from platform_plugin.errors import ConfigError, UnsupportedTaskError
-
-SHORT = Ask(sampling={"max_tokens": 4, "temperature": 0})
-
-
-def batch_of(*prompts: str | None) -> pa.Table:
-    """Return a batch of these prompts; the key is the row's number."""
-    rows = [{"key": b"%d" % i, "prompt": prompt} for i, prompt in enumerate(prompts)]
-    return pa.Table.from_pylist(rows, schema=REQUEST_SCHEMA)
+from platform_plugin.engines import Engine, EngineSpec, load_spec
+from platform_plugin.errors import ConfigError
+from tests.answer_conformance import AnswerConformance
+from tests.asking import SHORT, EngineFixtures, batch_of
 
 
-class EngineConformance:
+class EngineConformance(AnswerConformance, EngineFixtures):
     """The contract of `Engine` and `EngineSpec`; `max_model_len` of `config` is at most 512."""
-
-    config: EngineConfig
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def spec(cls) -> EngineSpec:
-        return load_spec(cls.config)
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def runner(cls) -> Iterator[asyncio.Runner]:
-        with asyncio.Runner() as runner:
-            yield runner
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def engine(cls, spec: EngineSpec, runner: asyncio.Runner) -> Iterator[Engine]:
-        engine = spec.build()
-        yield engine
-        runner.run(engine.close())
-
-    @pytest.fixture
-    def ask(self, engine: Engine, runner: asyncio.Runner) -> Any:
-        """Ask the engine: ``ask(table, ask=SHORT) -> rows``, with the schema and the keys checked each time."""
-
-        def run(batch: pa.Table, ask: Ask = SHORT) -> list[dict[str, Any]]:
-            answers = runner.run(engine.infer(batch, ask))
-            assert answers.schema == answer_schema(pa.string())
-            assert answers["key"].to_pylist() == batch["key"].to_pylist()
-            rows: list[dict[str, Any]] = answers.to_pylist()
-            for row in rows:
-                assert (row["output"] is None) == (row["error"] is not None)
-                assert (row["finish_reason"] is None) == (row["error"] is not None)
-            return rows
-
-        return run
 
     def prompt_of(self, tokens: int, ask: Any) -> str:
         """Return a prompt that is `tokens` tokens long with all that the engine puts around it."""
@@ -95,10 +52,6 @@ class EngineConformance:
     def test_sampling_value_of_wrong_type_is_refused(self, spec: EngineSpec) -> None:
         with pytest.raises(ConfigError, match=r"max_tokens"):
             spec.check_ask(Ask(sampling={"max_tokens": "four"}))
-
-    def test_more_than_one_answer_is_refused(self, spec: EngineSpec) -> None:
-        with pytest.raises(UnsupportedTaskError, match=r"n=2"):
-            spec.check_ask(Ask(sampling={"n": 2, "temperature": 1.0}))
 
     def test_rows_keep_their_order(self, ask: Any) -> None:
         rows = ask(batch_of(*(f"word {i}" for i in range(40))))

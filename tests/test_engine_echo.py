@@ -10,7 +10,9 @@ import pytest
 from platform_plugin.config import Ask, EngineConfig
 from platform_plugin.engines import find_engines, load_spec
 from platform_plugin.errors import ConfigError, EngineStartError
-from tests.engine_conformance import EngineConformance, batch_of
+from tests.answer_conformance import TICKET
+from tests.asking import batch_of
+from tests.engine_conformance import EngineConformance
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,6 +48,38 @@ def test_fail_on_fails_the_rows_that_hold_the_text() -> None:
     assert [row["error"] and row["error"]["type"] for row in rows] == [None, "EchoFailure"]
 
 
+def test_cut_on_and_garble_on_fail_shaped_answers_and_keep_their_text() -> None:
+    engine = load_spec(echo(cut_on="long", garble_on="odd")).build()
+    for shape in (Ask(choices=("card", "taxi")), Ask(output_type=TICKET)):
+        batch = batch_of("a long one", "an odd one", "one")
+        cut, odd, good = asyncio.run(engine.infer(batch, shape)).to_pylist()
+        assert (cut["error"]["type"], odd["error"]["type"], good["error"]) == ("OutputCut", "OutputUnparsable", None)
+        assert cut["raw_text"]
+        assert odd["raw_text"].startswith("?")
+    (free,) = asyncio.run(engine.infer(batch_of("a long one"), Ask())).to_pylist()
+    assert (free["output"], free["finish_reason"]) == ("a lon", "length")
+
+
+def test_shaped_answers_are_the_same_in_every_process_and_differ_by_prompt() -> None:
+    asks = batch_of(*(f"prompt {i}" for i in range(20)))
+    first, second = (
+        asyncio.run(load_spec(echo()).build().infer(asks, Ask(choices=("a", "b", "c"))))["output"].to_pylist()
+        for _ in range(2)
+    )
+    assert first == second
+    assert first[:5] == ["c", "b", "b", "a", "a"]  # of another process
+    assert set(first) == {"a", "b", "c"}
+
+
+def test_prefixes_are_remembered_by_their_words() -> None:
+    engine = load_spec(echo(prefix_words=2)).build()
+    asyncio.run(engine.infer(batch_of("rule one of", "rule one  or", "rule two", "rule"), Ask()))
+    assert engine.prefixes() == ["rule", "rule one", "rule two"]
+    forgetful = load_spec(echo()).build()
+    asyncio.run(forgetful.infer(batch_of("rule one"), Ask()))
+    assert forgetful.prefixes() == []
+
+
 def test_fail_start_is_what_the_user_reads() -> None:
     with pytest.raises(EngineStartError, match="no such weights"):
         load_spec(echo(fail_start="no such weights")).build()
@@ -54,7 +88,7 @@ def test_fail_start_is_what_the_user_reads() -> None:
 def test_die_on_ends_the_process() -> None:
     program = (
         "import asyncio; from platform_plugin.config import Ask, EngineConfig; "
-        "from platform_plugin.engines import load_spec; from tests.engine_conformance import batch_of; "
+        "from platform_plugin.engines import load_spec; from tests.asking import batch_of; "
         "engine = load_spec(EngineConfig(engine='echo', engine_args={'die_on': 'poison'})).build(); "
         "asyncio.run(engine.infer(batch_of('fine'), Ask())); print('alive', flush=True); "
         "asyncio.run(engine.infer(batch_of('a poison pill'), Ask())); print('still alive', flush=True)"
@@ -72,6 +106,7 @@ def test_die_on_ends_the_process() -> None:
         ({"max_model_len": 1}, r"max_model_len=1"),
         ({"max_model_len": 10.5}, r"max_model_len=10.5"),
         ({"fail_on": ""}, r"fail_on=''"),
+        ({"prefix_words": -1}, r"prefix_words=-1"),
     ],
 )
 def test_bad_argument_is_refused_on_the_driver(engine_args: dict[str, object], words: str) -> None:

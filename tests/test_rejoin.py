@@ -125,6 +125,8 @@ def test_bad_rows_carry_the_error_of_the_step_they_failed_in(spark: SparkSession
         "output_tokens": 2,
         "truncated": False,
         "seconds": 0.5,
+        "reasoning": None,
+        "raw_text": None,
     }
     assert out.schema["prediction_error"].dataType == ERROR_TYPE
     assert out.schema["details"].dataType == DETAILS_TYPE
