@@ -1,4 +1,4 @@
-"""What the integration tests share: one session of Spark on Ray, one small engine of each kind, scripts of their own."""
+"""What the integration tests share: one session of Spark on Ray, one engine of each kind, scripts of their own."""
 
 from __future__ import annotations
 

@@ -103,10 +103,8 @@ class TestVllmConformance(EngineConformance):
         self, ask: Any, sent: list[list[int]], bos_tokenizer: Any
     ) -> None:
         bos_tokenizer.chat_template = None
-        plain, asked = (
-            ask(batch_of("hello", "hello")),
-            ask(batch_of("hello"), SHORT.model_copy(update={"system_prompt": "Be brief."})),
-        )
+        plain = ask(batch_of("hello", "hello"))
+        asked = ask(batch_of("hello"), SHORT.model_copy(update={"system_prompt": "Be brief."}))
         assert [row["error"] for row in plain] == [None, None]
         assert sent == [bos_tokenizer.encode("hello")] * 2
         assert asked[0]["error"]["stage"] == "template"
@@ -140,8 +138,8 @@ class TestVllmConformance(EngineConformance):
     def test_model_whose_template_opens_the_reasoning_has_it_split_off(
         self, engine: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        profile = engine._profile.model_copy(update={"reasoning": ("<think>", "</think>")})
-        monkeypatch.setattr(engine, "_profile", profile)
+        marks = {"reasoning": ("<think>", "</think>")}
+        monkeypatch.setattr(engine, "_profile", engine._profile.model_copy(update=marks))
         for end, thinks in (("<think>\n", True), ("", False)):
             template = "{{ messages[0].content }}" + end
             (row,) = ask(batch_of("Why?"), Ask(chat_template=template, sampling={"max_tokens": 8, "min_tokens": 8}))
@@ -159,8 +157,8 @@ class TestVllmConformance(EngineConformance):
         assert engine._llm.get_num_unfinished_requests() == 0
 
     def test_shape_that_sampling_forbids_fails_its_row_only(self, ask: Any) -> None:
-        own = ['{"allowed_token_ids": [5]}', None]
-        bad, good = ask(batch_of("hello", "hello", sampling=own), Ask(choices=("yes", "no")))
+        batch = batch_of("hello", "hello", sampling=['{"allowed_token_ids": [5]}', None])
+        bad, good = ask(batch, Ask(choices=("yes", "no")))
         assert bad["error"]["type"] == "RequestAborted"
         assert good["output"] in ("yes", "no")
 

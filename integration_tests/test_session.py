@@ -111,7 +111,10 @@ def replica(**args):
 try:
     with spark_on_ray("second", conf={"spark.sql.shuffle.partitions": "2"}) as spark:
         found["second"] = ask(spark)
-        found["second conf"] = [spark.conf.get("spark.sql.shuffle.partitions"), spark.conf.get("spark.only.first", None)]
+        found["second conf"] = [
+            spark.conf.get("spark.sql.shuffle.partitions"),
+            spark.conf.get("spark.only.first", None),
+        ]
         warm = replica()
         began = time.monotonic()
         found["interrupted"] = interrupt_in_mid_run(spark)

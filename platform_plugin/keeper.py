@@ -52,6 +52,4 @@ def keeper(node: str) -> tuple[str, Any]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     name = f"__pp_keeper_{ray.get_runtime_context().get_job_id()}_{node[:12]}"
-    return name, warm_actor(
-        Keeper, name, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
-    )
+    return name, warm_actor(Keeper, name, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))

@@ -182,6 +182,8 @@ class SparkOnRay:
                 logger.warning("Ray is already connected; ray_address=%s is not used", self._ray_address)
         else:
             joined = self._ray_address is not None
+            if joined:
+                _use_token()
             cpus = max(os.cpu_count() or 1, self._executors * self._executor_cores + 2)
             ray.init(
                 address=self._ray_address,
@@ -269,6 +271,15 @@ def _check_no_other_session() -> None:
             process.wait(timeout=10)
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+def _use_token() -> None:
+    """Join with this machine's token where it has one, as `ray start` does; ray.init would come without."""
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+    if "RAY_AUTH_MODE" not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+        os.environ["RAY_AUTH_MODE"] = "token"
+        Config.initialize("")
 
 
 def _forget(conf: Mapping[str, str]) -> None:

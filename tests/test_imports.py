@@ -16,7 +16,8 @@ PACKAGE = ROOT / "platform_plugin"
 
 LAYERS = [
     "errors",
-    "config profiles arguments schema template tally report progress view jdk meter failures connection actors footprint",
+    "config profiles arguments schema template tally report progress view jdk meter failures connection actors "
+    "footprint",
     "bridges engines chat output ask prompting rows keeper monitor replica routing pool session shipping weights "
     "credentials udf metrics k8s",
     "requests budget forwarder inference run scoring preflight inline rejoin store answers tracking",
