@@ -35,7 +35,10 @@ $(STAMP): $(LOCK) pyproject.toml
 		$(BIN)/pip install -qq --no-deps --index-url $(TORCH_INDEX) "$$torch"; }
 	@# Without dependencies: the lock is whole, and leaves out on purpose what conf/locks/overrides.txt names.
 	@echo "install $$(grep -c == $(LOCK)) locked packages"
-	@$(BIN)/pip install -qq --use-pep517 --no-deps -r <(grep -v '^torch==' $(LOCK))
+	@# uv takes seconds where pip takes minutes, but does not know pip's index: pip where it fails.
+	@grep -v '^torch==' $(LOCK) > .venv/lock.txt
+	@{ $(BIN)/pip install -qq "$$(grep '^uv==' $(LOCK))" && $(BIN)/uv pip install -q --no-deps -r .venv/lock.txt; } || \
+		$(BIN)/pip install -qq --use-pep517 --no-deps -r .venv/lock.txt
 	@$(BIN)/pip install -qq --no-deps --editable .
 	@touch $@
 
@@ -62,7 +65,6 @@ bench: setup ## measurements (ONLY=name: one of them)
 
 # uv knows nothing of pip's links: they are passed on, and without any it asks PyTorch's index by itself.
 lock: setup ## resolve pyproject.toml again into conf/locks/cpu.txt
-	@$(BIN)/python -m uv --version >/dev/null 2>&1 || $(BIN)/pip install -qq uv
 	@echo "# Made by \`make lock\` from pyproject.toml; installed with --no-deps by \`make setup\`." > $(LOCK).new
 	$(BIN)/python -m uv pip compile -q pyproject.toml --extra cpu --extra demo --extra mlflow --extra delta \
 		--extra notebook --extra dev --override conf/locks/overrides.txt --python-version 3.11 \
