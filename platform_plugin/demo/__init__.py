@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from platform_plugin.report import RunReport
 
 MESSAGES = Path(__file__).parent / "messages.csv"
-PROMPT = """City: {city}
-Channel: {channel_name}
-Message: {message}
-
-Answer this customer of a ride-hailing company in one short, friendly sentence."""
+SYSTEM = (
+    "You work in the customer support of a ride-hailing company. You read what a customer writes and answer with one "
+    "short and friendly sentence, in the customer's language."
+)
+PROMPT = "A customer in {city} writes by {channel_name}:\n{message}"
 
 
 def run(rows: int = 200, *, as_json: bool = False) -> RunReport:
@@ -53,9 +53,9 @@ def run(rows: int = 200, *, as_json: bool = False) -> RunReport:
         names = IndexToString(inputCol="channel_index", outputCol="channel_name", labels=_channels(df))
         llm = LLMPredictor(
             promptTemplate=PROMPT,
-            systemPrompt="You work in customer support. You are kind and brief.",
+            systemPrompt=SYSTEM,
             outputCol="reply",
-            samplingParams={"max_tokens": 32},
+            samplingParams={"max_tokens": 24},
         )
         say(f"fit a pipeline of {type(indexer).__name__}, {type(names).__name__} and {type(llm).__name__}")
         model = Pipeline(stages=[indexer, names, llm]).fit(df)
