@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,26 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("spark")]
 
 
 @pytest.fixture(params=find_bridges())
-def bridge(request: pytest.FixtureRequest) -> Bridge:
-    return load_bridge(request.param)
+def bridge(request: pytest.FixtureRequest, tmp_path: Path) -> Bridge:
+    return load_bridge(request.param, str(tmp_path))
+
+
+@pytest.fixture
+def carried(bridge: Bridge, typed: DataFrame) -> DataFrame:
+    """Return the columns of `typed` whose type the bridge takes; raydp takes them all."""
+
+    def takes(field: t.StructField) -> bool:
+        try:
+            bridge.check(t.StructType([field]))
+        except SchemaError:
+            return False
+        return True
+
+    kept = [field.name for field in typed.schema.fields if takes(field)]
+    left_out = {"raydp": set(), "parquet": {"span", "nothing"}}
+    name = type(bridge).__module__.rpartition(".")[2]
+    assert set(typed.columns) - set(kept) == left_out[name]
+    return typed.select(*kept)
 
 
 def there_and_back(bridge: Bridge, frame: DataFrame) -> DataFrame:
@@ -39,10 +58,10 @@ def used_bytes() -> float:
     return ray.cluster_resources()[name] - ray.available_resources().get(name, 0)
 
 
-def test_every_type_comes_back_equal_again_and_again(bridge: Bridge, typed: DataFrame, by_id: Any) -> None:
-    back = there_and_back(bridge, typed)
-    assert back.schema == nullable(typed.schema)
-    wanted = by_id(typed)
+def test_every_type_comes_back_equal_again_and_again(bridge: Bridge, carried: DataFrame, by_id: Any) -> None:
+    back = there_and_back(bridge, carried)
+    assert back.schema == nullable(carried.schema)
+    wanted = by_id(carried)
     for _ in range(2):
         found = by_id(back)
         assert set(found) == {0, 1, 2}
@@ -52,14 +71,14 @@ def test_every_type_comes_back_equal_again_and_again(bridge: Bridge, typed: Data
 
 @pytest.mark.parametrize("partitions", [0, 3])
 def test_frame_without_rows_keeps_its_schema(
-    bridge: Bridge, spark: SparkSession, typed: DataFrame, partitions: int
+    bridge: Bridge, spark: SparkSession, carried: DataFrame, partitions: int
 ) -> None:
     context = spark.sparkContext
     rows: Any = context.parallelize([], partitions) if partitions else context.emptyRDD()
-    empty = spark.createDataFrame(rows, typed.schema)
+    empty = spark.createDataFrame(rows, carried.schema)
     assert empty.rdd.getNumPartitions() == partitions
     back = there_and_back(bridge, empty)
-    assert back.schema == nullable(typed.schema)
+    assert back.schema == nullable(carried.schema)
     assert back.collect() == []
 
 
@@ -116,7 +135,7 @@ def test_released_frame_says_so(bridge: Bridge, spark: SparkSession) -> None:
     with bridge.to_ray(frame) as dataset:
         kept, dropped = (bridge.to_spark(dataset, frame.schema, spark) for _ in range(2))
         bridge.release(dropped.where("id > 1"))
-        with pytest.raises(Exception, match="the answers of this frame were released"):
+        with pytest.raises(Exception, match=r"the answers of this frame were released|FILE_NOT_EXIST|does not exist"):
             dropped.collect()
         assert sorted(row["id"] for row in kept.collect()) == [0, 1, 2]
     bridge.release(kept)

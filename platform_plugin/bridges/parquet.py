@@ -79,6 +79,7 @@ class ParquetBridge:
             schema = to_arrow_schema(requests.schema)
             dataset = ray.data.read_parquet(files) if files else ray.data.from_arrow(schema.empty_table())
             dataset.context.enable_progress_bars = False
+            dataset.context.execution_options.preserve_order = True
             dataset = dataset.materialize()
             yield dataset if dataset.count() else ray.data.from_arrow(schema.empty_table())
         finally:
