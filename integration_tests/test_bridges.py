@@ -110,6 +110,7 @@ def test_object_store_is_back_at_its_baseline_after_20_released_hand_offs(
                 assert back.count() == 2000
                 until(lambda: used_bytes() > before + megabyte)
         bridge.release(back)
+    del dataset, back  # a reference that the test holds is no leak of the bridge's
     until(lambda: used_bytes() <= before)
 
 

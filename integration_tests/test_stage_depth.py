@@ -191,7 +191,7 @@ def test_preflight_counts_and_starts_nothing(echo: Maker, spark: SparkSession) -
     assert pool.find(stage.spec()) is None
 
 
-def test_object_store_is_back_at_its_baseline_after_50_released_transforms(
+def test_object_store_is_back_at_its_baseline_after_released_transforms(
     echo: Maker, spark: SparkSession, until: Callable[..., Any]
 ) -> None:
     name = "object_store_memory"
@@ -203,7 +203,7 @@ def test_object_store_is_back_at_its_baseline_after_50_released_transforms(
     frame = lines(spark, "a", "b")
     release_answers(stage.transform(frame))
     before = used()
-    for _ in range(50):
+    for _ in range(8):
         release_answers(stage.transform(frame))
     until(lambda: used() <= before)
 

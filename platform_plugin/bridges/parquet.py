@@ -100,7 +100,7 @@ class ParquetBridge:
             lambda table: table.select(target.names).cast(target), batch_format="pyarrow", batch_size=None
         )
         cast.context.enable_progress_bars = False
-        cast.write_parquet(str(path), arrow_parquet_args={"coerce_timestamps": "us"})
+        cast.write_parquet(str(path))
         _written[name] = path
         frame = spark.read.schema(_plain(schema)).parquet(f"file://{path}").alias(name)
         return frame.select(*[F.col(f"`{f.name}`") for f in schema.fields])

@@ -136,7 +136,7 @@ def _pusher(connection: Connection, run: str, names: dict[str, str]) -> Any:
         actor = ray.get_actor(names[node])
 
         def send(block: list[pa.RecordBatch]) -> pa.RecordBatch:
-            table, token = pa.Table.from_batches(block), uuid.uuid4().hex
+            table, token = _owned(pa.Table.from_batches(block)), uuid.uuid4().hex
             ray.get(actor.push.remote(run, token, table))
             return pa.RecordBatch.from_pydict({"node": [node], "token": [token], "rows": [table.num_rows]})
 
@@ -153,6 +153,13 @@ def _pusher(connection: Connection, run: str, names: dict[str, str]) -> Any:
             yield send(block)
 
     return push
+
+
+def _owned(table: pa.Table) -> pa.Table:
+    """Return a table that Ray can pickle: what the JVM sends of a nested column may lack a buffer of an empty part."""
+    if not any(pa.types.is_nested(field.type) for field in table.schema):
+        return table
+    return table.take(pa.array(range(table.num_rows), pa.int64()))
 
 
 def _fetcher(connection: Connection, place: str, name: str, schema: StructType) -> Any:
