@@ -102,7 +102,7 @@ class ParquetBridge:
         cast.context.enable_progress_bars = False
         cast.write_parquet(str(path))
         _written[name] = path
-        frame = spark.read.schema(_plain(schema)).parquet(f"file://{path}").alias(name)
+        frame = spark.read.schema(schema).parquet(f"file://{path}").alias(name)
         return frame.select(*[F.col(f"`{f.name}`") for f in schema.fields])
 
     def release(self, frame: DataFrame) -> None:
@@ -132,18 +132,6 @@ def _conf(spark: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.set(key, value) if value is not None else spark.conf.unset(key)
-
-
-def _plain(schema: StructType) -> StructType:
-    """Return the schema with user-defined types as what they are made of."""
-    from pyspark.sql import types as t
-
-    def plain(kind: DataType) -> DataType:
-        if isinstance(kind, t.UserDefinedType):
-            return plain(kind.sqlType())
-        return kind
-
-    return t.StructType([t.StructField(f.name, plain(f.dataType)) for f in schema.fields])
 
 
 def _cannot_cross(kind: DataType) -> str | None:
