@@ -35,7 +35,7 @@ def carried(bridge: Bridge, typed: DataFrame) -> DataFrame:
         return True
 
     kept = [field.name for field in typed.schema.fields if takes(field)]
-    left_out = {"raydp": set(), "parquet": {"span", "nothing"}}
+    left_out = {"raydp": set[str]()}
     name = type(bridge).__module__.rpartition(".")[2]
     assert set(typed.columns) - set(kept) == left_out[name]
     return typed.select(*kept)

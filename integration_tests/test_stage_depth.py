@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,18 +119,6 @@ def test_run_stops_when_too_many_requests_fail(echo: Maker, spark: SparkSession)
 def test_run_stops_when_the_first_hundred_all_fail_alike(echo: Maker, spark: SparkSession) -> None:
     with pytest.raises(ErrorRateError, match=r"the first 1.. requests all failed"):
         echo(maxErrorRate=0.9).transform(lines(spark, *[f"unanswerable {i}" for i in range(150)]))
-
-
-def test_parquet_carries_the_same_answers(echo: Maker, spark: SparkSession, tmp_path: Path) -> None:
-    frame = lines(spark, *[f"message {i}" for i in range(50)], None)
-    one, other = echo(), echo(handOff="parquet", handOffDir=str(tmp_path))
-    answered = other.transform(frame)
-    assert rows(answered) == rows(one.transform(frame))
-    assert any(tmp_path.iterdir())
-    release_answers(answered)
-    assert not any(tmp_path.iterdir())
-    with pytest.raises(ConfigError, match="needs handOffDir"):
-        echo(handOff="parquet").transform(frame)
 
 
 def test_scoring_without_spark_equals_transform(echo: Maker, spark: SparkSession) -> None:

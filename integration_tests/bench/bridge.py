@@ -1,10 +1,8 @@
-"""bridge_over_raydp, bridge_over_parquet: a million rows of 1 KB there and back, over RayDP's own calls and parquet."""
+"""bridge_over_raydp: a million rows of 1 KB there and back, over RayDP's own calls."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -24,10 +22,6 @@ def run(bench: Bench) -> None:
     )
     frame.write.format("noop").mode("overwrite").save()
     ours = _ours(frame, "raydp", None)
-    folder = tempfile.mkdtemp(prefix="platform-plugin-bench-")
-    files = _ours(frame, "parquet", folder)
-    shutil.rmtree(folder)
-    bench.record("bridge_over_parquet", sum(files) / sum(ours), "ratio", ours_s=sum(ours), parquet_s=sum(files))
     try:
         theirs = _raydp(frame, bench.spark)
     except Exception as exc:

@@ -185,7 +185,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         if name == "auto":
             name = "raydp"
         try:
-            return load_bridge(name, self.getHandOffDir() if self.isDefined(self.handOffDir) else None)
+            return load_bridge(name)
         except UnknownPluginError as exc:
             words = ["auto", *find_bridges()]
             raise UnknownPluginError(

@@ -275,8 +275,7 @@ class HasRun(Params):
         "seconds that an engine may take to start",
         at_least(1, TypeConverters.toFloat),
     )
-    handOff = _text("handOff", "auto, raydp, or parquet: the bridge between Spark and Ray")
-    handOffDir = _text("handOffDir", "for parquet: a folder that Spark's executors and Ray's workers both reach")
+    handOff = _text("handOff", "auto, or raydp: the bridge between Spark and Ray")
     maxErrorRate: Param[float] = Param(
         Params._dummy(),
         "maxErrorRate",
@@ -337,12 +336,6 @@ class HasRun(Params):
 
     def setHandOff(self, value: str) -> Self:
         return self._set(handOff=value)
-
-    def getHandOffDir(self) -> str:
-        return self.getOrDefault(self.handOffDir)
-
-    def setHandOffDir(self, value: str) -> Self:
-        return self._set(handOffDir=value)
 
     def getMaxErrorRate(self) -> float:
         return self.getOrDefault(self.maxErrorRate)

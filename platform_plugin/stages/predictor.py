@@ -49,7 +49,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
         batchSize: rows a call to an engine.
         minReplicas, maxReplicas: engines that start at once, and at most.
         idleTimeout, startTimeout: seconds until an idle engine stops; that an engine may take to start.
-        handOff, handOffDir: "auto", "raydp", or "parquet" with the folder that both sides reach.
+        handOff: "auto" or "raydp".
         trustRemoteCode: run code that comes with the model.
 
     Raises:
@@ -102,7 +102,6 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
         requestTimeout: float | None = None,
         tensorParallelSize: int | None = None,
         pipelineParallelSize: int | None = None,
-        handOffDir: str | None = None,
         **unknown: Any,
     ) -> None:
         super().__init__(self._input_kwargs)  # type: ignore[attr-defined]
