@@ -66,7 +66,7 @@ bench: setup ## measurements (ONLY=name: one of them)
 # uv knows nothing of pip's links: they are passed on, and without any it asks PyTorch's index by itself.
 lock: setup ## resolve pyproject.toml again into conf/locks/cpu.txt
 	@echo "# Made by \`make lock\` from pyproject.toml; installed with --no-deps by \`make setup\`." > $(LOCK).new
-	$(BIN)/python -m uv pip compile -q pyproject.toml --extra cpu --extra demo --extra mlflow --extra delta \
+	$(BIN)/python -m uv pip compile -q pyproject.toml --extra cpu --extra demo --extra evaluation --extra connect --extra delta \
 		--extra notebook --extra dev --override conf/locks/overrides.txt --python-version 3.11 \
 		$(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu) \
 		--no-emit-find-links --no-emit-index-url --no-header --no-annotate >> $(LOCK).new

@@ -300,4 +300,5 @@ def test_program_stopped_while_an_engine_loads_leaves_no_process(
     program.signal(getattr(signal, name))
     assert "it was not stopped" not in program.finish(120)
     until(lambda: not program.processes(), 60)
-    assert not core[0].is_running()
+    # An orphan's end is taken note of by process 1, which in a container may not care to.
+    assert not core[0].is_running() or core[0].status() == psutil.STATUS_ZOMBIE

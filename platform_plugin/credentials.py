@@ -35,7 +35,7 @@ def publish() -> Any:
     """Offer this process's credentials to the replicas it starts, and return the actor. Runs on: driver."""
     import ray
 
-    values = {name: os.environ[name] for name in NAMES if name in os.environ}
+    values = {name: os.environ[name] for name in NAMES if os.environ.get(name)}
     actor: Any = (
         ray.remote(Credentials).options(name=ACTOR, namespace=NAMESPACE, num_cpus=0, get_if_exists=True).remote()
     )
@@ -52,4 +52,5 @@ def fetch() -> None:
     except ValueError:
         return
     for name, value in ray.get(actor.get.remote()).items():
-        os.environ.setdefault(name, value)
+        # One that is set to nothing, as a container's template does, counts as not set.
+        os.environ[name] = os.environ.get(name) or value
