@@ -39,3 +39,12 @@ class Connection:
                 logging_level=logging.ERROR,
             )
         return ray
+
+
+def use_token() -> None:
+    """Join with this machine's token where it has one, as `ray start` does; ray.init would come without."""
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+    if "RAY_AUTH_MODE" not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+        os.environ["RAY_AUTH_MODE"] = "token"
+        Config.initialize("")

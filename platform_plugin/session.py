@@ -11,26 +11,18 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from platform_plugin import pool, shipping
+from platform_plugin import pool, shipping, spark_conf
+from platform_plugin.connection import use_token
 from platform_plugin.errors import SessionError
 from platform_plugin.jdk import use_java
-from platform_plugin.profiles import conf_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
-
-# RayDP and Spark reach into these packages by reflection; without them the app master dies in its first hand-off.
-OPEN_PACKAGES = (
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.math", "java.net", "java.nio"),
-    *("java.text", "java.time", "java.util", "java.util.concurrent", "sun.nio.ch", "sun.util.calendar"),
-)
-ADD_OPENS = " ".join(f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in OPEN_PACKAGES)
 
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
@@ -162,7 +154,7 @@ class SparkOnRay:
                     pool.shut_down(joined=self.joined)
             finally:
                 raydp.stop_spark()
-                _forget(self._spark_conf())
+                spark_conf.forget(self._spark_conf())
         except Exception:
             logger.warning("the session did not stop cleanly", exc_info=True)
         finally:
@@ -183,7 +175,7 @@ class SparkOnRay:
         else:
             joined = self._ray_address is not None
             if joined:
-                _use_token()
+                use_token()
             cpus = max(os.cpu_count() or 1, self._executors * self._executor_cores + 2)
             ray.init(
                 address=self._ray_address,
@@ -214,20 +206,7 @@ class SparkOnRay:
         return spark
 
     def _spark_conf(self) -> dict[str, str]:
-        conf = dict(_read_defaults(conf_dir() / "spark-defaults.conf"))
-        log4j = conf_dir() / "log4j2.properties"
-        conf["spark.log4j.config.file.name"] = str(log4j)
-        if self._started_ray:
-            # On one machine the executors' cores would only keep the engines from being placed.
-            conf["spark.ray.raydp_spark_executor.actor.resource.cpu"] = "0"
-            # The user's own modules, as this process sees them.
-            conf["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(p for p in _import_path() if p)
-        conf.update(self._conf)
-        for who in ("driver", "executor"):
-            key = f"spark.{who}.extraJavaOptions"
-            conf[key] = f"{ADD_OPENS} {conf.get(key, '')}".strip()
-        conf["spark.ray.raydp_app_master.extraJavaOptions"] = ADD_OPENS
-        return conf
+        return spark_conf.spark_conf(self._conf, own_ray=self._started_ray)
 
     def _set_environment(self) -> None:
         wanted = dict(ENVIRONMENT)
@@ -271,34 +250,3 @@ def _check_no_other_session() -> None:
             process.wait(timeout=10)
         SparkContext._gateway = None
         SparkContext._jvm = None
-
-
-def _use_token() -> None:
-    """Join with this machine's token where it has one, as `ray start` does; ray.init would come without."""
-    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
-
-    if "RAY_AUTH_MODE" not in os.environ and AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-        os.environ["RAY_AUTH_MODE"] = "token"
-        Config.initialize("")
-
-
-def _forget(conf: Mapping[str, str]) -> None:
-    """Take the settings out of the JVM, which outlives its session and would give them to the next one."""
-    from pyspark import SparkContext
-
-    jvm: Any = SparkContext._jvm
-    for key in conf if jvm is not None else ():
-        jvm.java.lang.System.clearProperty(key)
-
-
-def _read_defaults(path: Path) -> list[tuple[str, str]]:
-    lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    return [(key, value.strip()) for key, value in pairs]
-
-
-def _import_path() -> list[str]:
-    main = sys.modules.get("__main__")
-    home = getattr(main, "__file__", None)
-    own = [str(Path(home).resolve().parent)] if home else [str(Path.cwd())]
-    return [*own, *(p for p in sys.path if p and "site-packages" not in p and Path(p).is_dir())]

@@ -16,10 +16,10 @@ PACKAGE = ROOT / "platform_plugin"
 
 LAYERS = [
     "errors",
-    "config profiles arguments schema template tally report progress view jdk meter failures connection actors "
-    "footprint",
-    "bridges engines chat output ask prompting rows keeper monitor replica routing pool session shipping weights "
-    "credentials udf metrics k8s",
+    "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
+    "actors footprint",
+    "bridges engines chat output ask prompting rows keeper monitor replica routing pool session spark_conf shipping "
+    "weights credentials udf metrics k8s",
     "requests budget forwarder inference run scoring preflight inline rejoin store answers tracking",
     "stages evaluation doctor cli demo __main__",
 ]
