@@ -30,7 +30,8 @@ from platform_plugin.report import RunReport
 from platform_plugin.requests import Requests
 from platform_plugin.run import Run, Steps
 from platform_plugin.scoring import Fields, Scorer
-from platform_plugin.stages.params import DEFAULTS, HasModel, HasOutput, HasRun
+from platform_plugin.stages.engine_params import HasModel, HasRun
+from platform_plugin.stages.params import DEFAULTS, HasOutput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
