@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_type
 
-from platform_plugin import inference, pool, schema, session
+from platform_plugin import inference, pool, sample, schema, session
 from platform_plugin.bridges import Bridge
 from platform_plugin.budget import Budget
 from platform_plugin.config import Ask, Replicas
 from platform_plugin.engines import EngineSpec
+from platform_plugin.listeners import Transform
 from platform_plugin.monitor import Standing
 from platform_plugin.progress import Progress
 from platform_plugin.requests import Counts, Requests
@@ -65,8 +66,11 @@ class Run:
     max_error_rate: float
     strict: bool
 
-    def answer(self, requests: Requests, progress: Progress, steps: Steps) -> Answered:
-        """Answer every request; eager. Runs on: driver. Without a request no engine starts."""
+    def answer(self, requests: Requests, progress: Progress, steps: Steps, told: Transform) -> Answered:
+        """Answer every request; eager. Runs on: driver. Without a request no engine starts.
+
+        `told` gets the course of the run, and a sample of it where a listener wants one.
+        """
         spark = requests.keyed.sparkSession
         output = self.spec.output_type(self.ask)
         answer_type = schema.answer_type(from_arrow_type(output))
@@ -80,6 +84,8 @@ class Run:
                 asked = dataset.count()
             if not asked:
                 return Answered(spark.createDataFrame([], answer_type), counts.result(), Tally(), asked)
+            wants_prompts = told.sample_rows and told.sample_prompts
+            drawn = sample.draw(dataset, told.sample_rows) if wants_prompts else []
             with steps.step("engine"):
                 config = self.spec.config
                 progress.phase(f"engine {config.engine} with {config.model} starts")
@@ -92,16 +98,19 @@ class Run:
                     output,
                     batch_rows=self.batch_rows,
                     max_replicas=self.replicas.max_replicas,
-                    watch=self._watch(asked, progress),
+                    watch=self._watch(asked, progress, told),
                 )
             with steps.step("take back"):
                 tally, size_bytes = inference.count(answers)
                 # Each answer is counted once, where it lies; only the times are those of the run.
                 tally.first_s, tally.last_s = standing.tally.first_s, standing.tally.last_s
+                if told.sample_rows:
+                    shown = sample.collect(sample.draw(answers, told.sample_rows), told.sample_rows)
+                    told.sample = sample.joined(shown, sample.collect(drawn, told.sample_rows))
                 frame = self.bridge.to_spark(answers, answer_type, spark)
             return Answered(frame, counts.result(), tally, asked, size_bytes, standing.busy_share)
 
-    def _watch(self, asked: int, progress: Progress) -> inference.Watcher:
+    def _watch(self, asked: int, progress: Progress, told: Transform) -> inference.Watcher:
         budget = Budget(
             asked=asked,
             max_error_rate=self.max_error_rate,
@@ -113,6 +122,7 @@ class Run:
         def watch(standing: Standing) -> None:
             tally = standing.tally
             progress.update(tally.done, total=asked, tokens_per_s=tally.tokens_per_s, failed=sum(tally.failed.values()))
+            told.note(tally.done, tally.output_tokens)
             budget.check(standing)
 
         return watch

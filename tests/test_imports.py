@@ -17,11 +17,11 @@ PACKAGE = ROOT / "platform_plugin"
 LAYERS = [
     "errors",
     "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
-    "actors footprint",
+    "actors footprint listeners",
     "bridges engines chat output ask prompting rows keeper monitor replica routing pool session spark_conf shipping "
     "weights credentials udf metrics k8s",
-    "requests budget forwarder inference run scoring preflight inline rejoin store answers tracking",
-    "stages evaluation doctor cli demo __main__",
+    "requests budget forwarder inference run scoring preflight inline rejoin store answers sample tracking",
+    "stages evaluation doctor cli predict demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 

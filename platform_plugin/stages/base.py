@@ -18,7 +18,7 @@ from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from platform_plugin import schema
+from platform_plugin import listeners, schema
 from platform_plugin.bridges import Bridge, find_bridges, load_bridge
 from platform_plugin.config import Ask, EngineConfig, Replicas
 from platform_plugin.engines import EngineSpec, load_spec
@@ -203,6 +203,10 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         return sampling.get("temperature", 0) == 0 or sampling.get("seed") is not None
 
     def _transform(self, df: DataFrame) -> DataFrame:
+        with listeners.told(self, df.schema) as told:
+            return self._answer(df, told)
+
+    def _answer(self, df: DataFrame, told: listeners.Transform) -> DataFrame:
         steps, began = Steps(), time.monotonic()
         with steps.step("check"):
             spec, made = self._checked(df.schema)
@@ -221,7 +225,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         name = type(self).__name__
         logger.info("transform stage=%s engine=%s model=%s begins", name, self.getEngine(), self.getModel())
         with Progress(name) as progress:
-            answered = run.answer(requests, progress, steps)
+            answered = run.answer(requests, progress, steps, told)
         self._result = rejoin(
             requests.keyed,
             answered.frame,
@@ -245,6 +249,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             engine_busy_share=answered.busy_share,
             steps=steps.seconds,
         )
+        told.report = self._report
         bad = Counter(answered.tally.failed) + Counter(answered.counts.refused)
         logger.info(
             "transform stage=%s engine=%s rows=%d seconds=%.1f rows_per_s=%.1f failed=%d",
