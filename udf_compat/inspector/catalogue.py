@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from udf_compat.inspector.finding import Verdict
+
 FUNCTIONS = "udf_compat.functions"
 PACKAGE = "udf_compat"
 
@@ -32,18 +34,28 @@ FRAME_METHODS = {
 ITERATOR_KINDS = {"scalar iterator", "iterator of tuples", "mapInPandas", "mapInArrow"}
 """Kinds whose function sees a whole partition, so that it may load a model before its first batch."""
 
-STATEFUL_METHODS = {
-    "applyInPandasWithState": "keeps streaming state, which lives in Spark's state store: keep this call in Spark, "
+_STATE = (
+    Verdict.CANNOT,
+    "keeps streaming state, which lives in Spark's state store: keep this call in Spark, "
     "and predict before it with mapInPandas(on_ray(f), ...)",
-    "transformWithStateInPandas": "keeps streaming state, which lives in Spark's state store: keep this call in Spark, "
-    "and predict before it with mapInPandas(on_ray(f), ...)",
-}
+)
+STATEFUL_METHODS = {"applyInPandasWithState": _STATE, "transformWithStateInPandas": _STATE}
 
-REFUSED_CALLS = {
-    "mlflow.pyfunc.spark_udf": "MLflow makes this UDF itself: use the stage ModelPredictor with the same model URI",
-    "pyspark.sql.functions.udtf": "a table function is not carried over: write it as mapInPandas(on_ray(f), ...)",
-    "pyspark.sql.udf.UserDefinedFunction": "is made without udf(), and not carried over: make it with udf(f, type)",
+OTHER_MAKERS = {
+    "mlflow.pyfunc.spark_udf": (
+        Verdict.CANNOT,
+        "MLflow makes this UDF, and no changed import moves it: use the stage ModelPredictor with its model URI",
+    ),
+    "pyspark.sql.functions.udtf": (
+        Verdict.CANNOT,
+        "a table function is not carried over: write it as mapInPandas(on_ray(f), ...)",
+    ),
+    "pyspark.sql.udf.UserDefinedFunction": (
+        Verdict.NOTE,
+        "is made without udf(), and stays in Spark: make it with udf(f, type), or wrap it in udf_compat.on_ray(...)",
+    ),
 }
+"""Other ways to make a UDF: the verdict, and why."""
 
 SESSION_CLASSES = {
     "SparkSession": "SparkSession",
@@ -54,6 +66,10 @@ SESSION_CLASSES = {
 }
 SESSION_NAMES = {"spark": "SparkSession", "sc": "SparkContext", "sqlContext": "SparkSession"}
 """Names that shells and notebooks bind by themselves."""
+FRAME_SOURCES = {"read", "readStream", "sql", "table", "createDataFrame", "range"}
+"""Attributes of a session that a DataFrame comes of."""
+FRAME_ACTIONS = {"collect", "count", "first", "head", "isEmpty", "schema", "columns", "take", "tail", "toPandas", "rdd"}
+"""What gives a plain value of a DataFrame, which a UDF may use."""
 SESSION_ATTRIBUTES = {"sparkContext": "SparkContext", "sparkSession": "SparkSession", "_jvm": "SparkContext"}
 
 LOADERS = {

@@ -8,7 +8,7 @@ LEGACY = {
     "SCALAR": "scalar",
     "SCALAR_ITER": "scalar iterator",
     "GROUPED_AGG": "grouped aggregate",
-    "GROUPED_MAP": "grouped map (functionType)",
+    "GROUPED_MAP": "grouped map",
 }
 UNHINTED = "scalar (no type hints)"
 UNKNOWN = "unknown"

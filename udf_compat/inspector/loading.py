@@ -54,6 +54,13 @@ def remarks(function: cst.CSTNode, kind: str, names: Names) -> Iterator[Remark]:
 
 def loads(call: cst.Call, names: Names, depth: int = 3) -> bool:
     """Whether a call loads a model: by a library's name, by what people call such functions, or by what it does."""
+    known = names.loading.get((call, depth))
+    if known is None:
+        known = names.loading[call, depth] = _loads(call, names, depth)
+    return known
+
+
+def _loads(call: cst.Call, names: Names, depth: int) -> bool:
     full = names.qualified(call.func)
     if full & LOADER_CALLS:
         return True

@@ -32,6 +32,8 @@ class Names:
         self._scopes = wrapper.resolve(ScopeProvider)
         self._positions = wrapper.resolve(PositionProvider)
         self._parents = wrapper.resolve(ParentNodeProvider)
+        self.loading: dict[tuple[cst.CSTNode, int], bool] = {}
+        """What `loading.loads` knows already."""
         self.scopes: set[Scope] = {scope for scope in self._scopes.values() if scope is not None}
 
     def line(self, node: cst.CSTNode) -> int:
@@ -106,7 +108,7 @@ class Names:
 
     def _value(self, binding: Assignment) -> cst.CSTNode | None:
         node = binding.node
-        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+        if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param):
             return node
         parent = self.parent(node)
         if isinstance(parent, cst.AssignTarget):
@@ -114,7 +116,7 @@ class Names:
             return assign.value if isinstance(assign, cst.Assign) else None
         if isinstance(parent, cst.AnnAssign | cst.NamedExpr):
             return parent.value
-        return parent if isinstance(parent, cst.Param) else None
+        return None
 
     def _member(self, node: cst.Attribute) -> cst.CSTNode | None:
         """Return the method or attribute that ``self.x`` stands for."""
@@ -135,6 +137,10 @@ class Names:
 
         owner.body.visit(Members())
         return found[0] if found else None
+
+    def known(self, name: str) -> bool:
+        """Whether anything in the module binds a name."""
+        return self.taken(name, set())
 
     def taken(self, name: str, by: set[str]) -> bool:
         """Whether anything in the module but an import of one of the full names `by` binds a name."""

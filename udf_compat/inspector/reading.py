@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from dataclasses import dataclass
 
 import libcst as cst
 
 from udf_compat.inspector import driver, loading
 from udf_compat.inspector.bodies import body_of, marked, name_of, plain, target_of, unwrapped
-from udf_compat.inspector.catalogue import FRAME_METHODS, REFUSED_CALLS, STATEFUL_METHODS
+from udf_compat.inspector.catalogue import FRAME_METHODS, OTHER_MAKERS, STATEFUL_METHODS
 from udf_compat.inspector.finding import Finding, Place, Remark, Verdict
 from udf_compat.inspector.kind import UNKNOWN, last_name, pandas_kind
 from udf_compat.inspector.makers import Maker, Makers
-from udf_compat.inspector.names import Names
+from udf_compat.inspector.names import Names, dotted
 from udf_compat.inspector.stages import class_finding, stage_finding
 
 ALREADY = Remark(Verdict.UNCHANGED, "runs on Ray already")
@@ -24,7 +26,6 @@ REGISTER_BY_HAND = Remark(
 )
 STAR = Remark(Verdict.NOTE, "comes by a star import: the import from udf_compat.functions must stand after it")
 HINTS = Remark(Verdict.NOTE, "has type hints that PySpark takes for no kind of pandas UDF")
-LEGACY = Remark(Verdict.CANNOT, "is a GROUPED_MAP of groupBy().apply: write groupBy().applyInPandas(on_ray(f), schema)")
 ELSEWHERE = "calls {}, whose source is not in this file: give its file to migrate too"
 SQL = "registers {} for SQL"
 
@@ -76,11 +77,11 @@ class Reading(cst.CSTVisitor):
         if node in self._decorators:
             return
         last, full = last_name(node.func), self.names.qualified(node.func)
-        refused = next((why for name, why in REFUSED_CALLS.items() if name in full), STATEFUL_METHODS.get(last))
+        other = next((remark for name, remark in OTHER_MAKERS.items() if name in full), STATEFUL_METHODS.get(last))
         maker = self.makers.maker(node.func)
-        if refused is not None:
+        if other is not None:
             name = target_of(node, self.names) or self._argument_name(node)
-            self.found.append(Found(Finding(self._at(node), name, last, [Remark(Verdict.CANNOT, refused)])))
+            self.found.append(Found(Finding(self._at(node), name, last, [Remark(*other)])))
         elif isinstance(node.func, cst.Attribute) and last in FRAME_METHODS:
             self._frame(node, node.func)
         elif isinstance(node.func, cst.Attribute) and last == "register" and last_name(node.func.value) == "udf":
@@ -102,8 +103,6 @@ class Reading(cst.CSTVisitor):
         remarks = [ALREADY if maker.moved else STAR if maker.star else IMPORT]
         if maker.name == "pandas_udf" and kind == UNKNOWN and body is not None:
             remarks.append(HINTS)
-        if kind.startswith("grouped map"):
-            remarks.append(LEGACY)
         remarks += self._remarks(function, body, kind)
         found = Found(Finding(self._at(node), name, kind, remarks), maker)
         self._udfs[node] = found
@@ -156,9 +155,18 @@ class Reading(cst.CSTVisitor):
 
     def _remarks(self, function: cst.CSTNode, body: cst.FunctionDef | cst.Lambda | None, kind: str) -> list[Remark]:
         if body is None:
-            what = name_of(function, self.names) if isinstance(function, cst.BaseExpression) else "a function"
-            return [Remark(Verdict.NOTE, ELSEWHERE.format(what))]
+            if not isinstance(function, cst.BaseExpression) or self._of_python(function):
+                return []
+            return [Remark(Verdict.NOTE, ELSEWHERE.format(name_of(function, self.names)))]
         return [*driver.remarks(body, self.names), *loading.remarks(body, kind, self.names)]
+
+    def _of_python(self, function: cst.BaseExpression) -> bool:
+        """Whether a function is of Python itself: ``len``, ``str.upper``, ``math.sqrt``."""
+        full = self.names.qualified(function)
+        if full:
+            return {name.partition(".")[0] for name in full} <= sys.stdlib_module_names
+        first = dotted(function).partition(".")[0]
+        return hasattr(builtins, first) and not self.names.known(first)
 
     def _argument_name(self, node: cst.Call) -> str:
         """Return the first argument as a name: the text of a string, or the code."""

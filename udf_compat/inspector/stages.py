@@ -13,8 +13,8 @@ ALREADY = Remark(Verdict.UNCHANGED, "runs on Ray already")
 OWN = Remark(Verdict.UNCHANGED, "stays a stage of the pipeline; its UDFs are listed by themselves")
 UNARY = Remark(
     Verdict.NOTE,
-    "its createTransformFunc runs in a UDF that PySpark makes: it stays in Spark; to move it, extend Transformer "
-    "and use udf of udf_compat.functions in _transform",
+    "its createTransformFunc runs in a UDF that PySpark makes, and no changed import moves it: "
+    "`python -m udf_compat` does, or a Transformer with udf of udf_compat.functions in its _transform",
 )
 
 
