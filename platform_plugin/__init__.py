@@ -10,25 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from platform_plugin.answers import release_answers
+    from platform_plugin.evaluation import evaluate
     from platform_plugin.pool import release_engines
     from platform_plugin.report import RunReport
     from platform_plugin.session import SparkOnRay, spark_on_ray
-    from platform_plugin.stages import LLMPredictor
+    from platform_plugin.stages import LLMJudge, LLMPredictor, PredictionEvaluator
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "LLMJudge": "stages",
     "LLMPredictor": "stages",
+    "PredictionEvaluator": "stages",
     "RunReport": "report",
     "SparkOnRay": "session",
+    "evaluate": "evaluation",
     "release_answers": "answers",
     "release_engines": "pool",
     "spark_on_ray": "session",
 }
 __all__ = [
+    "LLMJudge",
     "LLMPredictor",
+    "PredictionEvaluator",
     "RunReport",
     "SparkOnRay",
+    "evaluate",
     "release_answers",
     "release_engines",
     "spark_on_ray",

@@ -18,7 +18,12 @@
     │   ├── InvalidRowsError                    handleInvalid="error"
     │   ├── ErrorRateError                      maxErrorRate passed
     │   ├── StalledError                        no answer came back for requestTimeout
+    │   ├── GateError                           evaluate(require=...) not met
     │   └── CancelledError                      interrupted by the user
+    ├── UdfError
+    │   ├── UnsupportedUdfError                 a UDF, or what it uses, that cannot run on an actor
+    │   ├── UdfContractError                    a UDF that does not do what it was set to do
+    │   └── UdfDiedError                        the process that ran a UDF was lost, again and again
     └── SessionError                            the session cannot start, or is not the one that is needed
 
 A message says what was given, what was expected and what to do. Errors cross processes, so each must pickle:
@@ -121,8 +126,40 @@ class StalledError(RunError):
     """Raised where no answer came back for ``requestTimeout``; names the step."""
 
 
+class GateError(RunError):
+    """Raised where ``evaluate(require=...)`` is not met, after all is logged.
+
+    Args:
+        failures: one line for each model and condition, such as "short: macro_f1 = 0.41, wanted >= 0.6".
+    """
+
+    def __init__(self, failures: list[str]) -> None:
+        super().__init__(list(failures))
+        self.failures = list(failures)
+
+    def __str__(self) -> str:
+        shown = "\n  ".join(self.failures)
+        return f"{len(self.failures)} of the required conditions are not met:\n  {shown}"
+
+
 class CancelledError(RunError):
     """Raised in the workers of a run that the user interrupted."""
+
+
+class UdfError(PlatformPluginError):
+    """Base of the errors of Spark UDFs on Ray actors; a user's own exception is never one of them."""
+
+
+class UnsupportedUdfError(UdfError):
+    """Raised where a UDF is made, for a kind or feature that is not carried over; says what to do."""
+
+
+class UdfContractError(UdfError):
+    """Raised where a UDF does not keep to what an option demands of it."""
+
+
+class UdfDiedError(UdfError):
+    """Raised where the process that runs a UDF is lost and cannot take the same rows again."""
 
 
 class SessionError(PlatformPluginError):

@@ -33,6 +33,8 @@ _TEXTS = {"date": _DAY, "timestamp": f"{_DAY}T{_TIME}{_ZONE}", "timestamp_ntz": 
 _FLOAT_MAX = (2 - 2**-23) * 2.0**127
 MOST_ITEMS = 32
 """Elements of an array at most: a small model would never end one."""
+NARROW = "json_schema"
+"""Key of a Spark field's metadata: a part of a JSON schema."""
 _TAKES = "string, boolean, integers, float, double, decimal, date, timestamp, arrays and structs of them"
 
 
@@ -43,7 +45,7 @@ def json_schema(kind: Type, path: str = "outputSchema") -> dict[str, Any]:
         ConfigError: a type that JSON, or a grammar for it, cannot hold to; names the field.
     """
     if isinstance(kind, dict) and kind["type"] == "struct":
-        fields = {f["name"]: json_schema(f["type"], f"{path}.{f['name']}") for f in kind["fields"]}
+        fields = {f["name"]: _narrowed(f, json_schema(f["type"], f"{path}.{f['name']}")) for f in kind["fields"]}
         if not fields:
             raise ConfigError(f"{path} is a struct without fields; name at least one, as in 'intent STRING'.")
         if len(fields) < len(kind["fields"]):
@@ -70,6 +72,12 @@ def json_schema(kind: Type, path: str = "outputSchema") -> dict[str, Any]:
     raise ConfigError(f"{path} is {name}, which a constrained answer cannot have; it takes {_TAKES}.")
 
 
+def _narrowed(field: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a field; its metadata NARROW says what is wanted of its type: an enum, a maxLength."""
+    own = field.get("metadata", {}).get(NARROW, {})
+    return {"enum": own["enum"]} if "enum" in own else {**whole, **own}
+
+
 def fault(text: str, kind: Type) -> str | None:
     """Return what is wrong with a JSON text that should hold a value of a Spark type, or None."""
     try:
@@ -87,7 +95,7 @@ def _misfit(value: Any, kind: Type, path: str) -> str | None:
         absent = [f["name"] for f in kind["fields"] if f["name"] not in value]
         if absent:
             return f"{path} has no {', '.join(absent)}"
-        faults = (_misfit(value[f["name"]], f["type"], f"{path}.{f['name']}") for f in kind["fields"])
+        faults = (_misfit_field(value[f["name"]], f, f"{path}.{f['name']}") for f in kind["fields"])
         return next((f for f in faults if f), None)
     if isinstance(kind, dict):
         if not isinstance(value, list):
@@ -95,6 +103,14 @@ def _misfit(value: Any, kind: Type, path: str) -> str | None:
         faults = (_misfit(v, kind["elementType"], f"{path}[{i}]") for i, v in enumerate(value))
         return next((f for f in faults if f), None)
     return None if _is(value, kind) else f"{path}={value!r} is no {kind}"
+
+
+def _misfit_field(value: Any, field: dict[str, Any], path: str) -> str | None:
+    wanted = field.get("metadata", {}).get(NARROW, {}).get("enum")
+    wrong = _misfit(value, field["type"], path)
+    if wrong is None and wanted is not None and value not in wanted:
+        return f"{path}={value!r} is none of {', '.join(map(str, wanted))}"
+    return wrong
 
 
 def _is(value: Any, kind: str) -> bool:
@@ -134,7 +150,11 @@ def _digits(kind: str) -> tuple[int, int]:
 def example(kind: Type, chance: random.Random) -> Any:
     """Return some value of a Spark type, as JSON holds it; the same for the same seed."""
     if isinstance(kind, dict) and kind["type"] == "struct":
-        return {f["name"]: example(f["type"], chance) for f in kind["fields"]}
+        narrow = {f["name"]: f.get("metadata", {}).get(NARROW, {}).get("enum") for f in kind["fields"]}
+        return {
+            f["name"]: chance.choice(enum) if (enum := narrow[f["name"]]) else example(f["type"], chance)
+            for f in kind["fields"]
+        }
     if isinstance(kind, dict):
         return [example(kind["elementType"], chance) for _ in range(chance.randint(1, 3))]
     number = chance.randrange(100)

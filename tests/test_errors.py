@@ -13,6 +13,7 @@ import pytest
 from platform_plugin import errors
 from platform_plugin.errors import (
     ConfigError,
+    GateError,
     InvalidRowsError,
     MissingDependencyError,
     PlatformPluginError,
@@ -22,7 +23,8 @@ from platform_plugin.errors import (
 
 DRAWN = re.compile(r"^    (?P<branch>[│├└─ ]*)(?P<name>\w+Error)\b(?: \(also (?P<also>\w+)\))?", re.MULTILINE)
 ARGUMENTS: dict[type[PlatformPluginError], tuple[Any, ...]] = {
-    InvalidRowsError: ({"PromptTooLong": 2, "Timeout": 1}, ["row 7: 9000 tokens", "row 9: 600 s"])
+    InvalidRowsError: ({"PromptTooLong": 2, "Timeout": 1}, ["row 7: 9000 tokens", "row 9: 600 s"]),
+    GateError: (["short: macro_f1 = 0.41, wanted >= 0.6"],),
 }
 
 

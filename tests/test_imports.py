@@ -17,10 +17,11 @@ PACKAGE = ROOT / "platform_plugin"
 LAYERS = [
     "errors",
     "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
-    "actors footprint listeners",
+    "measure classes overlap rouge prices actors footprint listeners crossing remote",
     "bridges engines chat output ask prompting rows keeper monitor replica routing pool session spark_conf shipping "
-    "weights credentials udf metrics k8s",
-    "requests budget forwarder inference run scoring preflight inline rejoin store answers sample tracking",
+    "weights saved credentials udf metrics k8s local_ray probe",
+    "supervision passage hand_off whole_rows stream "
+    "requests budget forwarder direct inference run scoring preflight inline rejoin store answers sample tracking",
     "stages evaluation doctor cli predict demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

@@ -1,0 +1,126 @@
+"""A model against the baseline: difference, interval, p-value, verdict; from values over resamples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.float64]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value, and where 95 % of the resamples have it; NaN where it is not known."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of a model minus that of the baseline, paired by row.
+
+    Attributes:
+        difference: with its 95 % interval.
+        p: of no difference, two-sided; `p_holm` is corrected for the number of metrics.
+        verdict: "better", "worse" or "no evidence"; "different" where the metric has no better side.
+        wins, ties, losses: rows in which the model is better than the baseline, equal, worse.
+    """
+
+    model: str
+    baseline: str
+    metric: str
+    difference: Interval
+    p: float
+    p_holm: float
+    verdict: str
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+
+
+def interval(values: Values) -> Interval:
+    """Return a value with its percentile interval, from ``Sums.values``."""
+    resampled = values[1:][~np.isnan(values[1:])]
+    if not len(resampled):
+        return Interval(float(values[0]))
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(values[0]), float(low), float(high))
+
+
+def p_value(differences: Values) -> float:
+    """Return the share of resamples, moved to a difference of 0, that are as far off as the data are; two-sided.
+
+    Args:
+        differences: over all rows, then one a resample.
+    """
+    observed, resampled = differences[0], differences[1:]
+    resampled = resampled[~np.isnan(resampled)]
+    if np.isnan(observed) or not len(resampled):
+        return math.nan
+    if observed == 0:
+        return 1.0
+    # A hair wider than the observed: equal differences must not fall on either side by their last digit.
+    far = np.abs(resampled - observed) >= abs(observed) * (1 - 1e-9)
+    return float((1 + far.sum()) / (1 + len(resampled)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected by Holm's method, in the order given; NaN stays, and does not count."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    made = [math.nan] * len(p_values)
+    most = 0.0
+    for rank, (p, place) in enumerate(known):
+        most = max(most, min(1.0, p * (len(known) - rank)))
+        made[place] = most
+    return made
+
+
+def verdict(difference: float, p: float, better: str) -> str:
+    """Return what a difference says of a model, at the level of 5 %."""
+    if math.isnan(p) or p >= 1 - LEVEL or difference == 0:
+        return "no evidence"
+    if better == "neither":
+        return "different"
+    return "better" if (difference > 0) == (better == "higher") else "worse"
+
+
+def compare(
+    model: str,
+    baseline: str,
+    metrics: Sequence[tuple[str, str]],
+    values: Sequence[tuple[Values, Values]],
+    pairs: Sequence[tuple[int, int, int]],
+) -> list[Comparison]:
+    """Return one comparison a metric, with Holm's correction over them.
+
+    Args:
+        metrics: name and better side of each.
+        values: of the model and of the baseline, over all rows and then over the same resamples.
+        pairs: wins, ties, losses.
+    """
+    differences = [ours - theirs for ours, theirs in values]
+    p_values = [p_value(d) for d in differences]
+    return [
+        Comparison(
+            model=model,
+            baseline=baseline,
+            metric=name,
+            difference=interval(d),
+            p=p,
+            p_holm=corrected,
+            verdict=verdict(float(d[0]), corrected, better),
+            wins=wins,
+            ties=ties,
+            losses=losses,
+        )
+        for (name, better), d, p, corrected, (wins, ties, losses) in zip(
+            metrics, differences, p_values, holm(p_values), pairs, strict=True
+        )
+    ]

@@ -1,0 +1,221 @@
+"""From rows to results: the pass over the rows, and what is made of its sums."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from platform_plugin.evaluation import answers as asking
+from platform_plugin.evaluation import frame, rows
+from platform_plugin.evaluation.answers import DataFacts, Part
+from platform_plugin.evaluation.comparison import compare, interval
+from platform_plugin.evaluation.models import Candidate
+from platform_plugin.evaluation.plan import Plan
+from platform_plugin.evaluation.result import EvaluationResult, ModelResult, SliceResult
+from platform_plugin.evaluation.rows import Buckets, Shape
+from platform_plugin.evaluation.sums import Pass, Sums
+from platform_plugin.metrics import Facts, Metric
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MANY_FAIL = 0.1
+_SAMPLE = 1000
+
+
+@dataclass
+class Findings:
+    """The rows of an evaluation, with their scores, and the sums over them. Runs on: driver.
+
+    Args:
+        names: of the models that were answered, in order: the places in `scored` and `sums`.
+        told: why the others were not.
+        scored: the rows with `scores`, kept until `release`; None where no model was answered.
+    """
+
+    plan: Plan
+    facts: DataFacts
+    names: list[str]
+    told: dict[str, str]
+    bound: list[list[Metric]]
+    sums: Sums
+    scored: DataFrame | None
+    numbered: DataFrame
+    parts: dict[str, Part]
+    errors: list[dict[str, int]] = field(default_factory=list)
+    unjudged: list[int] = field(default_factory=list)
+
+    @property
+    def shape(self) -> Shape:
+        """The names of what is in the rows."""
+        return Shape(self.names, list(self.plan.metrics), self.plan.by)
+
+    def result(self, name: str, began_s: float) -> EvaluationResult:
+        """Return what was found; `began_s` is of time.monotonic()."""
+        plan = self.plan
+        metrics = self.bound[0] if self.bound else list(plan.metrics.values())
+        names = list(plan.metrics)
+        models = [self._model(candidate) for candidate in plan.candidates]
+        made = EvaluationResult(
+            name=name,
+            rows=self.facts.rows,
+            labelled=self.facts.labelled,
+            label=plan.label,
+            baseline=plan.baseline,
+            units={n: m.unit for n, m in zip(names, metrics, strict=True)},
+            better={n: m.better for n, m in plan.metrics.items()},
+            models=models,
+            slices=self._slices(),
+            required=[str(gate) for gate in plan.gates],
+            facts=self._how(),
+            seconds=time.monotonic() - began_s,
+        )
+        if plan.baseline in self.names and plan.resamples:
+            for model in self.names:
+                if model != plan.baseline:
+                    made.comparisons.extend(self._compared(model, str(plan.baseline)))
+        made.warnings.extend(self._warnings())
+        return made
+
+    def write(self, path: str, texts: bool) -> None:
+        """Write the rows as parquet, by Spark; see `rows.readable`."""
+        if self.scored is not None:
+            rows.readable(self.scored, self.shape, texts).write.parquet(path)
+
+    def sample(self, texts: bool) -> list[dict[str, Any]]:
+        """Return 1,000 rows at most as flat dicts."""
+        return rows.flat(self.scored, self.shape, texts, _SAMPLE) if self.scored is not None else []
+
+    def worst(self, model: int) -> list[dict[str, Any]]:
+        """Return the rows that the first metric likes least."""
+        assert self.scored is not None
+        return rows.worst(self.scored, model, 0, self.bound[model][0].better)
+
+    def confusion(self, model: int) -> list[list[int]]:
+        """Return the confusion matrix of a model."""
+        assert self.scored is not None
+        return rows.confusion(self.scored, model, self.facts.classes)
+
+    def latencies(self) -> list[Buckets]:
+        """Return a histogram of seconds for each model."""
+        assert self.scored is not None
+        return rows.buckets(self.scored, len(self.names), "answer.seconds", 0.001)
+
+    def lengths(self) -> list[Buckets]:
+        """Return a histogram of characters for each model."""
+        assert self.scored is not None
+        return rows.buckets(self.scored, len(self.names), "double(length(answer.prediction))", 2.0)
+
+    def release(self) -> None:
+        """Free what Spark keeps of the evaluation."""
+        kept = [self.scored, self.numbered, *[part.made for part in self.parts.values()]]
+        for one in kept:
+            if one is not None:
+                one.unpersist()
+
+    def _model(self, candidate: Candidate) -> ModelResult:
+        if candidate.name not in self.names:
+            failure = self.told.get(candidate.name, "it was not evaluated")
+            return ModelResult(candidate.name, candidate.source, candidate.params(), failure=failure)
+        place = self.names.index(candidate.name)
+        return ModelResult(
+            name=candidate.name,
+            source=candidate.source,
+            params=candidate.params(),
+            values={n: interval(self.sums.values[place, i]) for i, n in enumerate(self.plan.metrics)},
+            errors=self.errors[place],
+            seconds=self.parts[candidate.name].seconds,
+        )
+
+    def _compared(self, model: str, baseline: str) -> list[Any]:
+        ours, theirs = self.names.index(model), self.names.index(baseline)
+        places = range(len(self.plan.metrics))
+        return compare(
+            model,
+            baseline,
+            [(name, metric.better) for name, metric in self.plan.metrics.items()],
+            [(self.sums.values[ours, i], self.sums.values[theirs, i]) for i in places],
+            [self.sums.pairs.get((ours, i), (0, 0, 0)) for i in places],
+        )
+
+    def _slices(self) -> list[SliceResult]:
+        made = []
+        for slicing, column in enumerate(self.plan.by):
+            counts = self.sums.slices.get(slicing, {})
+            for value, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+                values = {
+                    model: {
+                        name: self.sums.sliced[place, i, slicing][value] for i, name in enumerate(self.plan.metrics)
+                    }
+                    for place, model in enumerate(self.names)
+                }
+                made.append(SliceResult(column, value, count, values))
+        return made
+
+    def _warnings(self) -> list[str]:
+        made = []
+        plan, facts = self.plan, self.facts
+        if plan.label and facts.labelled < facts.rows:
+            made.append(
+                f"{facts.rows - facts.labelled:,} of {facts.rows:,} rows have no {plan.label}: they are left out of "
+                "what compares with it."
+            )
+        for name, found in zip(self.names, self.errors, strict=True):
+            failed = sum(found.values())
+            if failed >= MANY_FAIL * facts.rows:
+                kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.items())
+                made.append(
+                    f"{name} has no prediction in {failed:,} of {facts.rows:,} rows ({kinds}): they count as wrong. "
+                    "Look at the errors before its metrics."
+                )
+        for name, count in zip(self.names, self.unjudged, strict=True):
+            if count:
+                made.append(
+                    f"The judge gave no score to {count:,} predictions of {name}: they are left out of its mean."
+                )
+        made += [f"{name} failed: {why.splitlines()[0]}" for name, why in self.told.items()]
+        return made
+
+    def _how(self) -> dict[str, str]:
+        plan = self.plan
+        judge = plan.judge
+        told = {
+            "label": plan.label,
+            "metrics": ", ".join(plan.metrics),
+            "baseline": plan.baseline,
+            "by": ", ".join(plan.by),
+            "key": ", ".join(plan.key) or "all columns",
+            "rows": f"{self.facts.rows}",
+            "classes": f"{len(self.facts.classes)}" if self.facts.classes else None,
+            "resamples": f"{plan.resamples}",
+            "judge": f"{judge.getModel()}, {judge.getMode()}: {judge.getRubric()}" if judge is not None else None,
+            "versions": f"platform-plugin {version('platform-plugin')}, pyspark {version('pyspark')}, "
+            f"python {platform.python_version()}",
+        }
+        return {name: text for name, text in told.items() if text}
+
+
+def find(
+    plan: Plan, facts: DataFacts, numbered: DataFrame, parts: dict[str, Part], told: dict[str, str], log_samples: bool
+) -> Findings:
+    """Return the findings of the models that were answered: one pass over the rows, and their scores."""
+    names = [c.name for c in plan.candidates if c.name in parts]
+    llms = {c.name: c.llm for c in plan.candidates}
+    bound = [[m.bind(Facts(llms[name], facts.classes, plan.prices)) for m in plan.metrics.values()] for name in names]
+    if not names:
+        return Findings(plan, facts, names, told, bound, Sums(facts.rows, {}), None, numbered, parts)
+    shaped = asking.assemble(plan, numbered, [parts[name] for name in names], log_samples)
+    scored = rows.scored(shaped, bound).persist(StorageLevel.MEMORY_AND_DISK)
+    baseline = names.index(plan.baseline) if plan.baseline in names else None
+    counted = frame.counted(scored) if plan.resamples else scored.withColumn("times", F.lit(1).cast("bigint"))
+    sums = Pass(bound, plan.resamples, baseline, len(plan.by)).run(counted)
+    findings = Findings(plan, facts, names, told, bound, sums, scored, numbered, parts)
+    findings.errors = rows.errors(scored, len(names))
+    findings.unjudged = rows.unjudged(scored, len(names)) if plan.judge is not None else [0] * len(names)
+    return findings

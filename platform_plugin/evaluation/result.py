@@ -1,0 +1,152 @@
+"""What an evaluation found: values, comparisons, slices, warnings; for people, for MLflow and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from platform_plugin.evaluation.comparison import Comparison, Interval
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One model.
+
+    Attributes:
+        source: "pipeline", "column x", a URI or a folder.
+        params: of its LLM stage, those that were set.
+        values: metric -> value with its 95 % interval.
+        errors: rows without a prediction, by type.
+        failure: why it could not be evaluated at all, else None; then it has no values.
+        seconds: that it took to predict; None for an existing column.
+    """
+
+    name: str
+    source: str
+    params: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Interval] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    failure: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class SliceResult:
+    """The rows that have one value in one column: how many, and model -> metric -> value."""
+
+    column: str
+    value: str
+    rows: int
+    values: dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What `evaluate` returns.
+
+    Attributes:
+        rows: of the data; `labelled` have a label.
+        units: metric -> how its values are read; `better` its better side.
+        models: in the order given; `model(name)` finds one.
+        comparisons: of each model with the baseline, a metric each.
+        slices: of `by`.
+        unmet: what was required and is not met.
+        warnings: what the reader should know before believing the numbers.
+        report: path of the HTML report; `results` of the rows as parquet.
+        run_id: of the parent run in MLflow; None where nothing was logged there.
+    """
+
+    name: str
+    rows: int
+    labelled: int
+    label: str | None
+    baseline: str | None
+    units: dict[str, str]
+    better: dict[str, str]
+    models: list[ModelResult]
+    comparisons: list[Comparison] = field(default_factory=list)
+    slices: list[SliceResult] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
+    unmet: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    report: str | None = None
+    results: str | None = None
+    run_id: str | None = None
+
+    def model(self, name: str) -> ModelResult:
+        """Return the result of a model; KeyError where there is none."""
+        return {model.name: model for model in self.models}[name]
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Return model -> metric -> value, of the models that could be evaluated."""
+        return {m.name: {k: v.value for k, v in m.values.items()} for m in self.models if m.failure is None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values; what is not known is null."""
+        values: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return values
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+    def table(self) -> list[list[str]]:
+        """Return the summary: a header, and a line a model."""
+        head = ["model", *self.units]
+        lines = [
+            [m.name, *(shown(m.values[k].value, self.units[k]) if k in m.values else "-" for k in self.units)]
+            for m in self.models
+        ]
+        return [head, *lines]
+
+    def __str__(self) -> str:
+        table = self.table()
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
+        told = [f"{c.model} against {c.baseline}: {self._told(c)}" for c in self.comparisons]
+        failed = [f"{m.name} failed: {m.failure}" for m in self.models if m.failure]
+        return "\n".join([f"{self.name}: {self.rows:,} rows", *lines, *told, *failed, *self.warnings])
+
+    def _told(self, c: Comparison) -> str:
+        d, unit = c.difference, self.units[c.metric]
+        low, high = shown(d.low, unit, sign=True), shown(d.high, unit, sign=True)
+        p = "" if math.isnan(c.p_holm) else f", p {c.p_holm:.3f}"
+        return f"{c.metric} {shown(d.value, unit, sign=True)} ({low} to {high}{p}): {c.verdict}"
+
+    def _repr_html_(self) -> str:
+        head, *lines = self.table()
+        cells = "".join(f'<th style="text-align: left">{html.escape(cell)}</th>' for cell in head)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>" for line in lines)
+        told = "".join(f"<li>{html.escape(c.model)}: {html.escape(self._told(c))}</li>" for c in self.comparisons)
+        caption = f'<caption style="text-align: left">{html.escape(self.name)}: {self.rows:,} rows</caption>'
+        return f"<table>{caption}<tr>{cells}</tr>{body}</table><ul>{told}</ul>"
+
+
+def shown(value: float, unit: str, sign: bool = False) -> str:
+    """Return a value as it is read: shares in percent, the rest with three digits that count."""
+    if math.isnan(value):
+        return "-"
+    plus = "+" if sign else ""
+    if unit == "share":
+        return f"{100 * value:{plus}.1f} %"
+    if value and abs(value) < 0.0005:
+        return f"{value:{plus}.1e}"
+    digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:{plus},.{digits}f}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)

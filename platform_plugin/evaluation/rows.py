@@ -1,0 +1,156 @@
+"""The rows behind the numbers: results as parquet, samples, the worst ones, histograms, the confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
+
+from platform_plugin.evaluation.sums import model_table
+from platform_plugin.metrics import Metric
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+WORST = 20
+MOST_DRAWN = 40
+"""Classes at most that a confusion matrix can be read with."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The names of what is in the rows, in order."""
+
+    models: Sequence[str]
+    metrics: Sequence[str]
+    slicings: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Counts between bounds that double: `counts[i]` values are below `bounds[i]` and not below the one before."""
+
+    bounds: list[float]
+    counts: list[int]
+
+
+def scored(rows: DataFrame, metrics: Sequence[Sequence[Metric]]) -> DataFrame:
+    """Return the rows with `scores`, an array of each model's array of the row's own values of the metrics."""
+
+    def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            found = []
+            for model, mine in enumerate(metrics):
+                table = model_table(batch, model) if batch.num_rows else None
+                found.append([m.finish(m.statistics(table)) if table is not None else np.empty(0) for m in mine])
+            nested = np.array(found, dtype=np.float64).transpose(2, 0, 1)
+            column = pa.array(
+                [[[None if np.isnan(v) else v for v in row] for row in model] for model in nested.tolist()],
+                pa.list_(pa.list_(pa.float64())),
+            )
+            yield pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, "scores"])
+
+    made = StructType([*rows.schema.fields, StructField("scores", ArrayType(ArrayType(DoubleType())))])
+    return rows.mapInArrow(score, made)
+
+
+def readable(rows: DataFrame, shape: Shape, texts: bool) -> DataFrame:
+    """Return scored rows for people: the key, and a struct a model with answer, tokens, seconds and scores.
+
+    Args:
+        texts: whether labels, predictions and the data itself are in it.
+    """
+    columns: list[Column] = [F.col("key")]
+    if texts:
+        columns.append(F.col("label"))
+    columns += [F.col("slices")[i].alias(name) for i, name in enumerate(shape.slicings) if name not in ("key", "label")]
+    for place, name in enumerate(shape.models):
+        answer = F.col("models")[place]
+        kept = ["prediction"] if texts else []
+        kept += ["failed", "error", "prompt_tokens", "output_tokens", "seconds", "judge"]
+        scores = F.struct(*[F.col("scores")[place][i].alias(metric) for i, metric in enumerate(shape.metrics)])
+        columns.append(F.struct(*[answer[k].alias(k) for k in kept], scores.alias("scores")).alias(name))
+    if texts and isinstance(rows.schema["data"].dataType, StructType):
+        columns.append(F.col("data"))
+    return rows.select(*columns)
+
+
+def flat(rows: DataFrame, shape: Shape, texts: bool, most: int) -> list[dict[str, Any]]:
+    """Return `most` rows as flat dicts, those with the smallest keys' hashes: a sample that is the same each time."""
+    taken = rows.orderBy(F.xxhash64("seed"), "key").limit(most)
+    made = []
+    for row in readable(taken, shape, texts).collect():
+        line: dict[str, Any] = {}
+        for name, value in row.asDict(recursive=True).items():
+            if name in shape.models:
+                scores = value.pop("scores")
+                line.update({f"{name}.{k}": v for k, v in {**value, **scores}.items() if k != "judge" or v is not None})
+            elif name == "data":
+                line.update({f"data.{k}": v for k, v in value.items()})
+            else:
+                line[name] = value
+        made.append(line)
+    return made
+
+
+def worst(rows: DataFrame, model: int, metric: int, better: str) -> list[dict[str, Any]]:
+    """Return the rows of a model that its metric likes least, those without a value left out; 20 at most."""
+    score = F.col("scores")[model][metric]
+    order = score.desc() if better == "lower" else score.asc()
+    answer = F.col("models")[model]
+    found = rows.where(score.isNotNull()).orderBy(order, F.xxhash64("seed"), "key").limit(WORST)
+    picked = found.select("key", "label", "data", answer.alias("answer"), score.alias("score")).collect()
+    return [row.asDict(recursive=True) for row in picked]
+
+
+def errors(rows: DataFrame, models: int) -> list[dict[str, int]]:
+    """Return, for each model, the rows without a prediction by type of error."""
+    answers = rows.select(F.posexplode("models").alias("model", "answer")).where("answer.failed")
+    found = answers.groupBy("model", F.coalesce("answer.error", F.lit("unknown")).alias("error")).count().collect()
+    made: list[dict[str, int]] = [{} for _ in range(models)]
+    for row in sorted(found, key=lambda row: -row["count"]):
+        made[row["model"]][row["error"]] = row["count"]
+    return made
+
+
+def unjudged(rows: DataFrame, models: int) -> list[int]:
+    """Return, for each model, how many of its predictions have no score of the judge."""
+    answers = rows.select(F.posexplode("models").alias("model", "answer"))
+    found = answers.where("NOT answer.failed AND answer.judge IS NULL").groupBy("model").count().collect()
+    counts = {row["model"]: int(row["count"]) for row in found}
+    return [counts.get(model, 0) for model in range(models)]
+
+
+def buckets(rows: DataFrame, models: int, value: str, least: float) -> list[Buckets]:
+    """Return a histogram of each model, by Spark; its counts are all that comes to the driver.
+
+    Args:
+        value: SQL of a number of `answer`, such as "answer.seconds".
+        least: upper bound of the first bucket; the others' are twice the one before.
+    """
+    answers = rows.select(F.posexplode("models").alias("model", "answer")).withColumn("value", F.expr(value))
+    place = F.greatest(F.lit(0), F.floor(F.log2(F.greatest(F.col("value"), F.lit(1e-12)) / least)) + 1)
+    found = answers.where("value IS NOT NULL").groupBy("model", place.alias("place")).count().collect()
+    made = []
+    for model in range(models):
+        counts = {int(row["place"]): int(row["count"]) for row in found if row["model"] == model}
+        last = max((int(row["place"]) for row in found), default=0)
+        made.append(Buckets([least * 2**i for i in range(last + 1)], [counts.get(i, 0) for i in range(last + 1)]))
+    return made
+
+
+def confusion(rows: DataFrame, model: int, classes: Sequence[str]) -> list[list[int]]:
+    """Return counts, a line a label and a column a prediction; the last column is of what is no class."""
+    answer = F.trim(F.col("models")[model]["prediction"])
+    guess = F.when(answer.isin(*classes), answer).alias("guess")
+    found = rows.where("label IS NOT NULL").groupBy(F.trim("label").alias("truth"), guess).count().collect()
+    place = {name: i for i, name in enumerate(classes)}
+    made = [[0] * (len(classes) + 1) for _ in classes]
+    for row in found:
+        made[place[row["truth"]]][place.get(row["guess"], len(classes))] += row["count"]
+    return made

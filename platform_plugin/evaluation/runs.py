@@ -1,0 +1,188 @@
+"""An evaluation in MLflow: one parent run, one child a model. Trouble with the server is a warning, never an error."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from platform_plugin.errors import ConfigError, MissingDependencyError
+from platform_plugin.evaluation.result import EvaluationResult, ModelResult
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+"""MLflow's own patience is minutes, for each call."""
+_MOST_TEXT = 5000
+
+
+class Runs:
+    """The runs of one evaluation. Runs on: driver, in one thread.
+
+    Attributes:
+        run_id: of the parent; None where nothing is logged.
+        trouble: what went wrong with the server, once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.run_id: str | None = None
+        self.trouble: str | None = None
+        self._children: dict[str, str] = {}
+        self._on = False
+
+    @contextmanager
+    def open(self, experiment: str | None, given: bool) -> Iterator[None]:
+        """Keep the parent run open in this context; its end says whether the evaluation failed.
+
+        Args:
+            experiment: name of an experiment; None for the one that is set.
+            given: whether the caller chose the run's name, which must then be new.
+
+        Raises:
+            ConfigError: the experiment has a run of this name.
+            MissingDependencyError: MLflow is not installed.
+        """
+        try:
+            import mlflow
+        except ImportError as exc:
+            raise MissingDependencyError(
+                'evaluate() logs to MLflow: pip install "platform-plugin[evaluation]", or pass track=False.'
+            ) from exc
+        changed = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
+        os.environ.update(changed)
+        self._on = True
+        failed = True
+        try:
+            self._try(lambda: self._start(experiment, given))
+            yield
+            failed = False
+        finally:
+            if self.run_id is not None:
+                self._try(lambda: mlflow.end_run("FAILED" if failed else "FINISHED"))
+                while (active := mlflow.active_run()) is not None and active.info.run_id == self.run_id:
+                    mlflow.end_run()  # the server is gone; the run must not stay the active one
+            for name in changed:
+                os.environ.pop(name, None)
+
+    @contextmanager
+    def child(self, model: str) -> Iterator[None]:
+        """Keep a model's run active in this context: what tracks its transforms finds it."""
+        import mlflow
+
+        def start() -> None:
+            run = mlflow.start_run(run_name=model, nested=True, tags={"evaluation.model": model})
+            self._children[model] = run.info.run_id
+
+        self._try(start)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            if model in self._children:
+                self._try(lambda: mlflow.end_run("FAILED" if failed else "FINISHED"))
+
+    def log(self, result: EvaluationResult, files: dict[str, Path], sample: list[dict[str, Any]]) -> None:
+        """Log params, metrics and files.
+
+        Args:
+            files: folder of the run's artefacts ("" for the top) -> local file or folder.
+            sample: rows as flat dicts.
+        """
+        import mlflow
+
+        for model in result.models:
+            self._try(partial(self._log_model, result, model))
+        self._try(lambda: mlflow.log_params(_short(result.facts)))
+        self._try(lambda: mlflow.set_tags({"evaluation.unmet": "; ".join(result.unmet)[:_MOST_TEXT]}))
+        for folder, path in files.items():
+            log = mlflow.log_artifacts if path.is_dir() else mlflow.log_artifact
+            self._try(partial(log, str(path), folder or None))
+        if sample:
+            columns = list(dict.fromkeys(name for row in sample for name in row))
+            table = {name: [row.get(name) for row in sample] for name in columns}
+            self._try(lambda: mlflow.log_table(table, "sample.json"))
+
+    def log_json(self, result: EvaluationResult) -> None:
+        """Log the whole result, for programs."""
+        import mlflow
+
+        self._try(lambda: mlflow.log_text(result.to_json(), "evaluation.json"))
+
+    def _start(self, experiment: str | None, given: bool) -> None:
+        import mlflow
+
+        from platform_plugin.tracking.server import probe
+
+        probe(mlflow.get_tracking_uri())
+        if experiment is not None:
+            mlflow.set_experiment(experiment)
+        nested = mlflow.active_run() is not None
+        if given and not nested:
+            self._check_name()
+        self.run_id = mlflow.start_run(run_name=self.name, nested=nested).info.run_id
+
+    def _check_name(self) -> None:
+        import mlflow
+        from mlflow.tracking.fluent import _get_experiment_id
+
+        client = mlflow.MlflowClient()
+        ids = [str(_get_experiment_id())]
+        quoted = self.name.replace("'", "\\'")
+        found = client.search_runs(ids, f"attributes.run_name = '{quoted}'", max_results=1)
+        if found:
+            raise ConfigError(
+                f"name={self.name!r}: the experiment has a run of this name already ({found[0].info.run_id}).\n"
+                "Choose another name, or leave name out: a new one is made of the time."
+            )
+
+    def _log_model(self, result: EvaluationResult, model: ModelResult) -> None:
+        import mlflow
+
+        if model.name not in self._children:
+            with self.child(model.name):
+                pass
+        client, run_id = mlflow.MlflowClient(), self._children.get(model.name)
+        if run_id is None:
+            return
+        numbers: dict[str, float] = {}
+        for metric, found in model.values.items():
+            numbers[metric] = found.value
+            numbers.update({f"{metric}.low": found.low, f"{metric}.high": found.high})
+        for c in result.comparisons:
+            if c.model == model.name:
+                numbers.update({f"{c.metric}.difference": c.difference.value, f"{c.metric}.p": c.p_holm})
+                client.set_tag(run_id, f"evaluation.{c.metric}", c.verdict)
+        for name, value in numbers.items():
+            if value == value:  # not NaN, which some stores refuse
+                client.log_metric(run_id, name, value)
+        logged = client.get_run(run_id).data.params
+        for name, text in _short({"source": model.source, **model.params}).items():
+            if name not in logged:
+                client.log_param(run_id, name, text)
+        if model.failure:
+            client.set_tag(run_id, "evaluation.failure", model.failure[:_MOST_TEXT])
+            client.set_terminated(run_id, "FAILED")
+
+    def _try(self, call: Callable[[], Any]) -> None:
+        if not self._on:
+            return
+        try:
+            call()
+        except ConfigError:
+            raise
+        except Exception as exc:  # whatever a server, a store or a network does
+            self._on = False
+            self.trouble = (
+                f"MLflow does not take the evaluation: {type(exc).__name__}: {str(exc).splitlines()[0][:300]}"
+            )
+            logger.warning("%s; the rest is not logged there", self.trouble)
+
+
+def _short(values: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value)[:_MOST_TEXT] for name, value in values.items()}
