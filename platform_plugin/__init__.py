@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from platform_plugin.report import RunReport
     from platform_plugin.session import SparkOnRay, spark_on_ray
     from platform_plugin.stages import LLMJudge, LLMPredictor, PredictionEvaluator
+    from platform_plugin.tracking import autolog, load_stage, log_model
 
 __version__ = "0.1.0"
 
@@ -24,7 +25,10 @@ _HOMES = {
     "PredictionEvaluator": "stages",
     "RunReport": "report",
     "SparkOnRay": "session",
+    "autolog": "tracking",
     "evaluate": "evaluation",
+    "load_stage": "tracking",
+    "log_model": "tracking",
     "release_answers": "answers",
     "release_engines": "pool",
     "spark_on_ray": "session",
@@ -35,7 +39,10 @@ __all__ = [
     "PredictionEvaluator",
     "RunReport",
     "SparkOnRay",
+    "autolog",
     "evaluate",
+    "load_stage",
+    "log_model",
     "release_answers",
     "release_engines",
     "spark_on_ray",

@@ -62,8 +62,15 @@ class Transform:
 class Listener(Protocol):
     """Is told of every transform in this process. Runs on: driver, in the thread of the transform."""
 
-    sample_rows: int
-    sample_prompts: bool
+    @property
+    def sample_rows(self) -> int:
+        """How many requests it wants to see of each transform; 0 for none."""
+        ...
+
+    @property
+    def sample_prompts(self) -> bool:
+        """Whether it wants to see their prompts."""
+        ...
 
     def began(self, transform: Transform) -> None:
         """Take note that a transform begins; the cluster has done nothing yet."""

@@ -32,6 +32,7 @@ from platform_plugin.run import Run, Steps
 from platform_plugin.scoring import Fields, Scorer
 from platform_plugin.stages.engine_params import HasModel, HasRun
 from platform_plugin.stages.params import DEFAULTS, HasOutput
+from platform_plugin.stages.reader import StageReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,6 +72,11 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
     def copy(self, extra: dict[Param[Any], Any] | None = None) -> Self:
         """Return a copy with other values, converted as by a setter; PySpark would take them as they come."""
         return super().copy({param: param.typeConverter(value) for param, value in (extra or {}).items()})
+
+    @classmethod
+    def read(cls) -> StageReader[Any]:
+        """Return what reads a saved stage; it finds weights that were saved with the pipeline."""
+        return StageReader(cls)
 
     def preflight(self, df: DataFrame) -> Preflight:
         """Return what ``transform`` would ask: rows, requests, tokens, memory; no engine starts."""
