@@ -21,7 +21,9 @@ ALL_MOVES, SOME_CANNOT, WRONG_USE = 0, 1, 2
 
 
 def migrate(
-    paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, saved pipelines, or folders of them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Python files, notebooks, saved pipelines, or folders of them.", readable=False)
+    ],
     write: Annotated[bool, typer.Option("--write", help="Show the changes as a diff, ask, and write them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout, and nothing else.")] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -117,8 +118,8 @@ def _parse(text: str, result: Inspection, place: Callable[[int], Place]) -> cst.
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as exc:
-        first = exc.message.strip().splitlines()[0] if exc.message.strip() else "syntax error"
-        result.problems.append(Problem(place(exc.raw_line), f"is not Python 3: {first}"))
+        line, message = _explained(text, exc)
+        result.problems.append(Problem(place(line), f"is not Python 3: {message}"))
         return None
     except RecursionError:
         result.problems.append(Problem(Place(str(result.path)), "is nested too deeply to be read"))
@@ -127,3 +128,14 @@ def _parse(text: str, result: Inspection, place: Callable[[int], Place]) -> cst.
         result.problems.append(Problem(Place(str(result.path)), "would not be written back as it is; left alone"))
         return None
     return module
+
+
+def _explained(text: str, error: cst.ParserSyntaxError) -> tuple[int, str]:
+    """Return the line and the reason in Python's own words, which say more; libcst's where Python takes the text."""
+    try:
+        ast.parse(text)
+    except SyntaxError as exc:
+        return exc.lineno or 1, exc.msg
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return max(error.raw_line, 1), error.message.partition("\n")[0]

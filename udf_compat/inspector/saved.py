@@ -43,7 +43,7 @@ def read_saved(folder: Path) -> Iterator[Finding | Problem]:
     within = list(_within(folder))
     if known and short in CONTAINERS and within:
         remark = CONTAINER
-    yield Finding(Place(str(part), None, 1), str(metadata["uid"]), f"saved {short}", [remark])
+    yield Finding(Place(str(folder)), str(metadata["uid"]), f"saved {short}", [remark])
     params = metadata.get("paramMap")
     uids = params.get("stageUids") if isinstance(params, dict) else None
     for index, uid in enumerate(uids if isinstance(uids, list) else []):

@@ -41,10 +41,16 @@ def summary(inspections: Sequence[Inspection]) -> str:
     """Return one line of counts."""
     findings = [finding for one in inspections for finding in one.findings]
     if not findings:
-        return f"No UDF and no stage in {_many(len(inspections), 'file')}."
+        return f"No UDF and no stage in {_read(inspections)}."
     counts = {verdict: sum(one.verdict is verdict for one in findings) for verdict in Verdict}
     told = ", ".join(f"{count} {_words(verdict, count)}" for verdict, count in counts.items() if count)
-    return f"{told} ({_many(len(inspections), 'file')} read)."
+    return f"{told}, in {_read(inspections)}."
+
+
+def _read(inspections: Sequence[Inspection]) -> str:
+    saved = sum(one.path.is_dir() for one in inspections)
+    counts = ((len(inspections) - saved, "file"), (saved, "saved pipeline"))
+    return " and ".join(_many(count, noun) for count, noun in counts if count) or "nothing"
 
 
 def _words(verdict: Verdict, count: int) -> str:
