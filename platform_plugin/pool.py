@@ -1,7 +1,7 @@
 """The engine pool: each engine is one Ray Serve application, named after its signature.
 
-Engines stay warm between transforms and are shared by stages, threads and notebook cells. What runs inside a replica
-is `replica`'s; what a transform asks of it is `inference`'s.
+Engines stay warm between transforms and are shared by stages, threads and notebook cells. How one
+is deployed is `deployment`'s; what runs inside a replica, `replica`'s; what a transform asks of it is `inference`'s.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from platform_plugin.config import Placement, Replicas
+from platform_plugin.config import Replicas
 from platform_plugin.credentials import publish
+from platform_plugin.deployment import check_placement, target
 from platform_plugin.engines import EngineSpec
-from platform_plugin.errors import EngineStartError, PlacementError
-from platform_plugin.replica import Replica
+from platform_plugin.errors import EngineStartError
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFIX = "pp-"
-# Batches that one replica takes at once: enough that the engine's own scheduler always has a queue.
-BATCHES_PER_REPLICA = 64
 POLL_S = 1.0
 FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
-ROUTER = "platform_plugin.routing.SpanRouter"
 
 _lock = threading.Lock()
 _ranges: dict[str, Replicas] = {}
@@ -57,7 +54,7 @@ def start(spec: EngineSpec, replicas: Replicas, *, joined: bool) -> str:
     name = app_name(spec)
     with _lock:
         if not joined:
-            _check_placement(spec.placement())
+            check_placement(spec.placement())
         status = _status(name)
         if status in FAILED:
             release(name)
@@ -133,7 +130,6 @@ def _client() -> Any:
 
 def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> None:
     from ray import serve
-    from ray.serve.config import RequestRouterConfig
 
     global _credentials
     _quiet()
@@ -141,41 +137,7 @@ def _deploy(spec: EngineSpec, name: str, replicas: Replicas, joined: bool) -> No
         serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
     if _credentials is None and joined:
         _credentials = publish()
-    placement = spec.placement()
-    options: dict[str, Any] = {"num_cpus": placement.num_cpus, "num_gpus": placement.num_gpus}
-    groups: dict[str, Any] = {}
-    if placement.bundles:
-        groups = {
-            "placement_group_bundles": [dict(b) for b in placement.bundles],
-            "placement_group_strategy": placement.strategy,
-        }
-        options = {"num_cpus": placement.bundles[0].get("CPU", 0), "num_gpus": 0}
-    deployment: Any = serve.deployment(
-        Replica,
-        name=name,
-        ray_actor_options=options,
-        max_ongoing_requests=BATCHES_PER_REPLICA,
-        max_constructor_retry_count=1,
-        graceful_shutdown_wait_loop_s=0.5,
-        graceful_shutdown_timeout_s=10,
-        health_check_period_s=2,
-        request_router_config=RequestRouterConfig(request_router_class=ROUTER),  # type: ignore[arg-type]
-        autoscaling_config={
-            "min_replicas": 0,
-            "initial_replicas": replicas.min_replicas,
-            "max_replicas": replicas.max_replicas,
-            "downscale_to_zero_delay_s": replicas.idle_timeout_s,
-            "downscale_delay_s": replicas.idle_timeout_s,
-            "upscale_delay_s": 1.0,
-            "look_back_period_s": 11.0,  # Serve wants more than its metrics interval of 10
-            "target_ongoing_requests": 4,
-        },
-        **groups,
-    )
-    # Without a version of ours Serve takes each deployment for new code and restarts the replicas.
-    deployment = deployment.options(version=spec.config.signature(), _internal=True)
-    target = serve.RunTarget(deployment.bind(spec), name=name, route_prefix=None)
-    serve.run_many([target], wait_for_applications_running=False)
+    serve.run_many([target(spec, name, replicas)], wait_for_applications_running=False)
 
 
 def _quiet() -> None:
@@ -248,21 +210,3 @@ def _widest(running: Replicas | None, wanted: Replicas) -> Replicas:
     low = max(running.min_replicas, wanted.min_replicas)
     high = max(running.max_replicas, wanted.max_replicas)
     return running.model_copy(update={"min_replicas": low, "max_replicas": high})
-
-
-def _check_placement(placement: Placement) -> None:
-    import ray
-
-    nodes = [
-        n["Resources"]
-        for n in ray.nodes()  # type: ignore[no-untyped-call]
-        if n["Alive"]
-    ]
-    bundles = placement.bundles or ({"CPU": placement.num_cpus, "GPU": placement.num_gpus},)
-    for bundle in bundles:
-        if not any(all(node.get(k, 0) >= v for k, v in bundle.items()) for node in nodes):
-            there = {k: sum(n.get(k, 0) for n in nodes) for k in ("CPU", "GPU")}
-            raise PlacementError(
-                f"a replica needs {bundle}, and no node of this cluster has that (in all: {there}).\n"
-                "Choose a smaller model or tensorParallelSize, or join a cluster with ray_address."
-            )
