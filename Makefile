@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format typecheck bench lock clean
+.PHONY: help setup demo test lint format typecheck bench screenshots lock clean
 
 # Run, not only found: a version manager may put a python3.11 on the PATH that refuses to start.
 PYTHON ?= $(shell for p in python3.11 python3 /usr/bin/python3.11; do \
@@ -62,6 +62,9 @@ typecheck: setup ## mypy, strict
 
 bench: setup ## measurements (ONLY=name: one of them)
 	$(BIN)/python -m integration_tests.bench $(ONLY)
+
+screenshots: setup ## MLflow's pages of two tracked runs, to build/screenshots (needs Chromium)
+	$(BIN)/python -m integration_tests.screenshots
 
 # uv knows nothing of pip's links: they are passed on, and without any it asks PyTorch's index by itself.
 lock: setup ## resolve pyproject.toml again into conf/locks/cpu.txt

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from platform_plugin.errors import PlatformPluginError
+from platform_plugin.predict import predict
 
 GROUP = "platform_plugin.commands"
 TRACEBACK = "PLATFORM_PLUGIN_TRACEBACK"
@@ -45,6 +46,7 @@ def build_app() -> typer.Typer:
     )
     app.command()(doctor)
     app.command()(demo)
+    app.command()(predict)
     for entry in entry_points(group=GROUP):
         try:
             command = entry.load()

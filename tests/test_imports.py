@@ -18,10 +18,10 @@ LAYERS = [
     "errors",
     "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
     "measure classes overlap rouge prices actors footprint listeners crossing remote",
-    "bridges engines chat output ask prompting rows keeper monitor replica routing pool session spark_conf shipping "
-    "weights saved credentials udf metrics k8s local_ray probe",
-    "supervision passage hand_off whole_rows stream "
-    "requests budget forwarder direct inference run scoring preflight inline rejoin store answers sample tracking",
+    "bridges engines chat output ask prompting rows keeper monitor replica routing deployment pool session spark_conf "
+    "shipping weights saved credentials udf metrics k8s local_ray probe",
+    "supervision passage hand_off whole_rows stream requests budget forwarder direct inference run scoring preflight "
+    "inline rejoin store answers sample files tracking",
     "stages evaluation doctor cli predict demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
@@ -33,7 +33,7 @@ HOMES = {
     "vllm": {"engines.vllm", "arguments"},
     "raydp": {"bridges.raydp", "session"},
     "mlflow": {"tracking", "evaluation", "engines.mlflow_model"},
-    "ray.serve": {"pool", "routing"},
+    "ray.serve": {"pool", "deployment", "routing"},
     "torch": {"engines", "weights", "chat"},
     "transformers": {"engines", "weights", "chat"},
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from platform_plugin.answers import release_answers
 from platform_plugin.session import spark_on_ray
-from platform_plugin.tracking import references
+from platform_plugin.tracking import loading, references
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,11 +79,10 @@ def _load_pyfunc(path: str) -> PipelinePredictor:
     """Load the pipeline in the session that runs, or in one that is started for it and ends with the process."""
     from mlflow.models import Model
     from mlflow.spark import _load_model
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     known = (Model.load(str(Path(path).parent / "MLmodel")).metadata or {})["platform_plugin"]
-    spark = SparkSession.getActiveSession() or spark_on_ray("platform-plugin-model").start()
+    spark = loading.running_session() or spark_on_ray("platform-plugin-model").start()
     pipeline = _load_model(model_uri=path)  # type: ignore[no-untyped-call]
     for stage in references.own_stages(pipeline):
         references.verify(stage, known["weights"])

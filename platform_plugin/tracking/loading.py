@@ -7,13 +7,16 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.util import DefaultParamsReader
 
 from platform_plugin.errors import ConfigError
 from platform_plugin.saved import locate
 from platform_plugin.tracking import references
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MLFLOW_URI = re.compile(r"(models|runs|mlflow-artifacts|http|https|s3|gs|wasbs?|abfss?|dbfs):/")
 
@@ -69,6 +72,16 @@ def fetch(uri: str) -> Path:
         raise ConfigError(f"{uri!r} could not be loaded: {str(exc).splitlines()[0]}") from exc
 
 
+def running_session() -> SparkSession | None:
+    """Return the session of this process, from whichever thread; Spark knows an active one a thread."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return SparkSession.getActiveSession()
+    return SparkSession.builder.getOrCreate()
+
+
 def _stages(root: Path) -> Iterator[Any]:
     for file in sorted(root.rglob("metadata/part-*")):
         lines = file.read_text().splitlines()
@@ -98,9 +111,8 @@ def _references(root: Path) -> list[dict[str, Any]]:
 def _load_saved(path: str) -> Any:
     from py4j.protocol import Py4JJavaError
     from pyspark.ml import PipelineModel
-    from pyspark.sql import SparkSession
 
-    spark = SparkSession.getActiveSession()
+    spark = running_session()
     assert spark is not None
     try:
         metadata = DefaultParamsReader.loadMetadata(path, spark.sparkContext)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import PipelineModel, Transformer
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from platform_plugin.errors import ConfigError, SchemaError, SessionError
+from platform_plugin.tracking import loading
 
 if TYPE_CHECKING:
     from mlflow.models.model import ModelInfo
@@ -148,7 +150,10 @@ def _signature(columns: StructType, answers: StructField) -> Any:
 
     spark = _session()
     try:
-        return infer_signature(spark.createDataFrame([], columns), spark.createDataFrame([], StructType([answers])))
+        with warnings.catch_warnings():
+            # That a pandas column of integers holds no null: `predict` takes a null of pandas for one.
+            warnings.filterwarnings("ignore", message=".*integer column", category=UserWarning)
+            return infer_signature(spark.createDataFrame([], columns), spark.createDataFrame([], StructType([answers])))
     except MlflowException as exc:
         types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in [*columns, answers])
         raise SchemaError(
@@ -176,7 +181,7 @@ def _frame(spark: SparkSession, example: Any) -> DataFrame | None:
 
 
 def _session() -> SparkSession:
-    spark = SparkSession.getActiveSession()
+    spark = loading.running_session()
     if spark is None:
         raise SessionError("a pipeline is saved by Spark, and no session runs; start one with spark_on_ray().")
     return spark
