@@ -1,0 +1,81 @@
+"""UDFs and functions of PySpark, given to Ray's actors or left on Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from platform_plugin.errors import UnsupportedUdfError
+from platform_plugin.udf.carried import Carried, carry
+from platform_plugin.udf.kinds import find_kinds
+from platform_plugin.udf.options import UdfOptions
+from udf_compat.settings import options_with
+
+STAYS = "__udf_compat_on_spark__"
+WITH_STATE = 208
+
+
+def on_ray(function: Any, **options: Any) -> Any:
+    """Return a function, or a UDF, that runs on Ray actors.
+
+    Runs on: driver. Give the function to ``mapInPandas``, ``mapInArrow``, ``groupBy().applyInPandas`` or
+    ``cogroup().applyInPandas`` in place of your own; a UDF is used as before.
+
+    Args:
+        function: a function, or what ``pandas_udf`` or ``udf`` returned.
+        options: as `udf_compat.configure`, over what that set. ``shared_prologue=True`` changes what an iterator
+            function means: what stands before its loop (a model that is loaded) runs once an actor and not once a
+            partition, the loop goes on over the batches of all partitions, what follows it is never run, and each
+            batch must be answered with exactly one. State that is kept from batch to batch then mixes partitions.
+
+    Raises:
+        UnsupportedUdfError: the function uses what has no meaning on an actor; named, with the way out.
+        ConfigError: an option is not known or not valid.
+    """
+    checked = options_with(options)
+    if hasattr(function, "asNondeterministic"):
+        return moved(function, checked)
+    return carry(function, checked)
+
+
+def on_spark(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that stays on Spark's executors where `install` or ``python -m udf_compat`` moves all others."""
+    setattr(function, STAYS, True)
+    return function
+
+
+def moved(made: Any, options: UdfOptions) -> Any:
+    """Return PySpark's UDF `made` with its function on actors: the same name, type, kind and determinism."""
+    original = getattr(made, "_unwrapped", made)
+    check_kind(original.evalType, original._name)
+    cls = type(original) if type(original).__module__.startswith("pyspark.sql.connect") else _udf_class()
+    return_type = getattr(original, "_returnType", None) or original.returnType
+    again = cls(
+        carry(original.func, options),
+        returnType=return_type,
+        name=original._name,
+        evalType=original.evalType,
+        deterministic=original.deterministic,
+    )
+    return again._wrapped()
+
+
+def check_kind(eval_type: int, name: str) -> None:
+    """Raise UnsupportedUdfError for a kind that is not carried over."""
+    if eval_type in find_kinds():
+        return
+    what = "applyInPandasWithState, whose state Spark keeps" if eval_type == WITH_STATE else f"Spark's kind {eval_type}"
+    kinds = ", ".join(dict.fromkeys(kind.name for kind in find_kinds().values()))
+    raise UnsupportedUdfError(
+        f"{name!r} is a function for {what}; that is not carried over to Ray actors (carried over: {kinds}).\n"
+        "Leave it on Spark: mark it with udf_compat.on_spark(function), or use PySpark's own import."
+    )
+
+
+def _udf_class() -> Any:
+    from udf_compat.spark_udf import RayUserDefinedFunction
+
+    return RayUserDefinedFunction
+
+
+__all__ = ["Carried", "check_kind", "moved", "on_ray", "on_spark"]
