@@ -62,11 +62,18 @@ def with_a_cause() -> None:
         raise RuntimeError("outer") from exc
 
 
-def with_a_context() -> None:
+def without_its_context() -> None:
     try:
         deep()
     except KeyError:
-        raise RuntimeError("while that was handled") from (None if False else None)
+        raise RuntimeError("outer") from None
+
+
+def with_a_context() -> None:
+    try:
+        deep()
+    finally:
+        int("while that was handled")
 
 
 def in_a_multi_line_call() -> None:
@@ -80,7 +87,17 @@ def exits() -> None:
     raise SystemExit(3)
 
 
-ALL = [plain, deep, own_class, odd_constructor, unpicklable, with_notes, with_a_cause, with_a_context]
+ALL = [
+    plain,
+    deep,
+    own_class,
+    odd_constructor,
+    unpicklable,
+    with_notes,
+    with_a_cause,
+    without_its_context,
+    with_a_context,
+]
 ALL += [in_a_multi_line_call, exits]
 
 
@@ -116,11 +133,8 @@ def test_class_is_the_users_own_where_it_pickles() -> None:
 
 
 def test_our_own_lines_at_the_head_are_left_out() -> None:
-    try:
-        plain()
-    except ValueError as exc:
-        names = [line.name for line in Failure.of(exc, __file__).lines]
-    assert names == []
+    assert [line.name for line in Failure.of(caught(plain), "nowhere.py").lines] == ["plain"]
+    assert Failure.of(caught(plain), __file__).lines == []
 
 
 def test_an_exception_that_is_its_own_context_ends() -> None:

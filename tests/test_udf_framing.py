@@ -95,10 +95,9 @@ def test_pickled_lists_stay_whole() -> None:
 
 
 def test_what_pyspark_writes_is_taken_apart_into_messages() -> None:
+    import pandas as pd
     from pyspark.sql.pandas.serializers import ArrowStreamPandasUDFSerializer
     from pyspark.sql.pandas.types import to_arrow_type
-
-    import pandas as pd
 
     out = pa.BufferOutputStream()
     kind = to_arrow_type(LongType())

@@ -29,7 +29,7 @@ def pandas_udf(
         UnsupportedUdfError: the function uses what has no meaning on an actor; named, with the way out.
         ConfigError: an option of `on_ray` is not known or not valid.
     """
-    from pyspark.sql.functions import pandas_udf as plain
+    from pyspark.sql.pandas.functions import pandas_udf as plain
 
     options = options_with(on_ray)
     return _move(plain(f, returnType, functionType), options)

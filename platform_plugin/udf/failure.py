@@ -1,7 +1,7 @@
-"""A user's exception on its way from an actor to the Spark task: class, text, chain and traceback lines stay as they were.
+"""A user's exception on its way from an actor to the Spark task: class, text, chain and traceback lines stay.
 
-PySpark's worker turns what is raised in it into the text that the user sees; so what is raised there must look as if the
-function had run there. Nothing else of this package is to be seen in that text.
+PySpark's worker turns what is raised in it into the text that the user sees; so what is raised there must look as if
+the function had run there. Nothing else of this package is to be seen in that text.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+from platform_plugin.udf.packing import dumps, loads
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,8 @@ class Failure:
     def _own(self) -> BaseException | None:
         if self.pickled is None:
             return None
-        from pyspark import cloudpickle
-
         with contextlib.suppress(Exception):
-            error = cloudpickle.loads(self.pickled)
+            error = loads(self.pickled)
             if isinstance(error, BaseException) and _text(error) == self.text:
                 return error
         return None
@@ -97,11 +97,9 @@ class Failure:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    from pyspark import cloudpickle
-
     try:
-        dumped: bytes = cloudpickle.dumps(error)
-        back = cloudpickle.loads(dumped)
+        dumped = dumps(error)
+        back = loads(dumped)
     except Exception:
         return None
     return dumped if type(back).__qualname__ == type(error).__qualname__ else None

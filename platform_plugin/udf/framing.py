@@ -35,11 +35,11 @@ class Load:
 
     def write(self, data: bytes) -> None:
         """Append `data`."""
-        memoryview(self._room(len(data)))[:] = data
+        self._room(len(data))[:] = data
 
     def read_from(self, stream: IO[bytes], size: int) -> memoryview:
         """Append `size` bytes of `stream` and return a view of them. Raises EOFError where it ends before."""
-        view = memoryview(self._room(size))
+        view = self._room(size)
         done = 0
         while done < size:
             count = stream.readinto(view[done:])  # type: ignore[attr-defined]
@@ -52,13 +52,13 @@ class Load:
         """Return what was gathered."""
         return pa.py_buffer(self._bytes[: self.size])
 
-    def _room(self, size: int) -> npt.NDArray[np.uint8]:
+    def _room(self, size: int) -> memoryview:
         start, self.size = self.size, self.size + size
         if self.size > len(self._bytes):
             grown = np.empty(max(self.size, 2 * len(self._bytes)), np.uint8)
             grown[:start] = self._bytes[:start]
             self._bytes = grown
-        return self._bytes[start : self.size]
+        return self._bytes.data[start : self.size]
 
 
 class Framing(Protocol):

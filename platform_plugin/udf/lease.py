@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from platform_plugin.errors import UdfError
-from platform_plugin.udf.ticket import Ticket, new_name
 from platform_plugin.udf.task import Task
+from platform_plugin.udf.ticket import Ticket, new_name
 
 TOUCH_S = 2.0
 

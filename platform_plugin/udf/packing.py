@@ -29,9 +29,9 @@ def pack(function: Callable[..., Any], name: str) -> bytes:
     Raises:
         UnsupportedUdfError: the function holds what has no meaning on an actor, or what does not pickle; named.
     """
-    from pyspark import cloudpickle
+    pickler: Any = _cloudpickle().CloudPickler
 
-    class Packer(cloudpickle.CloudPickler):  # type: ignore[misc]
+    class Packer(pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
             check_value(obj, name)
             return super().reducer_override(obj)
@@ -69,12 +69,27 @@ class _Held:
 
 @functools.cache
 def _loaded(_: str, shared_prologue: bool, packed: _Held) -> Callable[..., Any]:
-    from pyspark import cloudpickle
-
     from platform_plugin.udf.prologue import SharedPrologue
 
-    function: Callable[..., Any] = cloudpickle.loads(packed.data)
+    function: Callable[..., Any] = loads(packed.data)
     return SharedPrologue(function) if shared_prologue else function
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle as Spark does: functions and classes of ``__main__`` by value."""
+    data: bytes = _cloudpickle().dumps(value)
+    return data
+
+
+def loads(data: Any) -> Any:
+    """Read what `dumps` wrote."""
+    return _cloudpickle().loads(data)
+
+
+def _cloudpickle() -> Any:
+    from pyspark import cloudpickle
+
+    return cloudpickle
 
 
 def digest(data: bytes) -> str:
@@ -103,10 +118,8 @@ def check_function(function: Callable[..., Any], name: str) -> None:
 
 def _named(function: Any) -> dict[str, Any]:
     """Return the values of a function's globals and closure, by name, as far as they are set."""
-    from pyspark.cloudpickle.cloudpickle import _extract_code_globals
-
     code = function.__code__
-    names = _extract_code_globals(code)
+    names = _cloudpickle().cloudpickle._extract_code_globals(code)
     found = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         try:
@@ -129,12 +142,10 @@ def check_value(value: Any, name: str) -> None:
 
 
 def _culprits(function: Any) -> str:
-    from pyspark import cloudpickle
-
     found = []
     for name, value in _named(function).items() if hasattr(function, "__code__") else ():
         try:
-            cloudpickle.dumps(value)
+            dumps(value)
         except Exception:
             found.append(f"{name} ({type(value).__name__})")
     return f"\nIt closes over {', '.join(found)}." if found else ""

@@ -228,7 +228,7 @@ def census() -> list[dict[str, Any]]:
 def _roomy(options: UdfOptions) -> bool:
     import ray
 
-    free = ray.available_resources()
+    free = ray.available_resources()  # type: ignore[no-untyped-call]
     wanted = {"CPU": options.num_cpus, "GPU": options.num_gpus}
     return all(free.get(kind, 0) >= 2 * amount for kind, amount in wanted.items())
 
@@ -236,6 +236,7 @@ def _roomy(options: UdfOptions) -> bool:
 def _free() -> str:
     import ray
 
-    there, free = ray.cluster_resources(), ray.available_resources()
+    there = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    free = ray.available_resources()  # type: ignore[no-untyped-call]
     parts = [f"{kind} {free.get(kind, 0):g} of {there.get(kind, 0):g}" for kind in ("CPU", "GPU")]
     return f"free in the cluster now: {', '.join(parts)}"

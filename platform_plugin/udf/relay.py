@@ -1,4 +1,4 @@
-"""The Spark task's side: PySpark's worker reads the UDF and finds a relay, which moves bytes between the JVM and actors.
+"""The Spark task's side: PySpark's worker reads a UDF and finds a relay, which moves bytes between JVM and actors.
 
 PySpark's worker makes a function and a serializer of what the JVM sends it; both then run here, in the task. When one
 of our functions is among what it reads, the serializer of that task (and no other) is given a relay's two methods: the
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import IO, Any
 
 from platform_plugin.udf.kinds import find_kinds
-from platform_plugin.udf.packing import digest, unpack
+from platform_plugin.udf.packing import digest, dumps, unpack
 from platform_plugin.udf.sending import send
 from platform_plugin.udf.ticket import Ticket
 
@@ -82,13 +82,10 @@ class Relay:
 
     def _node(self, function: Callable[..., Any]) -> bytes:
         """Return what PySpark's worker made of the UDFs, as the actor is to run it."""
-        from pyspark import cloudpickle
-
         plain = object.__new__(type(self._serializer))
         own = ("_relay", "load_stream", "dump_stream")
         plain.__dict__.update({k: v for k, v in vars(self._serializer).items() if k not in own})
-        node: bytes = cloudpickle.dumps((function, plain))
-        return node
+        return dumps((function, plain))
 
     def _ticket(self) -> Ticket:
         """Return the ticket of the functions together: Spark evaluates them as one, so one actor runs them."""

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from platform_plugin.udf.failure import Failure
+from platform_plugin.udf.packing import loads
 from platform_plugin.udf.partition import Partition
 from platform_plugin.udf.rebatching import rebatched
 from platform_plugin.udf.task import Task
@@ -97,10 +98,8 @@ class UdfReplica:
                 self.close(name)
 
     def _node(self, key: str, node: pa.Buffer) -> tuple[Any, Any]:
-        from pyspark import cloudpickle
-
         if key not in self._nodes:
-            self._nodes[key] = cloudpickle.loads(node)
+            self._nodes[key] = loads(node)
             while len(self._nodes) > NODES_KEPT:
                 self._nodes.popitem(last=False)
         self._nodes.move_to_end(key)

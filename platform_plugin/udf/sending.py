@@ -15,9 +15,9 @@ from platform_plugin.udf.framing import END_OF_ARROW, START_OF_ARROW, Load, batc
 from platform_plugin.udf.kinds import Kind
 from platform_plugin.udf.lease import Lease, Member
 from platform_plugin.udf.packing import digest
-from platform_plugin.udf.ticket import Ticket, new_name
 from platform_plugin.udf.replica import ENDED, FAILED, LOST, MORE
 from platform_plugin.udf.task import Task
+from platform_plugin.udf.ticket import Ticket, new_name
 
 DEATHS = 3
 """So often the same rows may lose their actor before the task gives up."""
