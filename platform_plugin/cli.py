@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from platform_plugin.errors import PlatformPluginError
+from platform_plugin.evaluation.command import evaluate
 from platform_plugin.predict import predict
 
 GROUP = "platform_plugin.commands"
@@ -47,6 +48,7 @@ def build_app() -> typer.Typer:
     app.command()(doctor)
     app.command()(demo)
     app.command()(predict)
+    app.command()(evaluate)
     for entry in entry_points(group=GROUP):
         try:
             command = entry.load()

@@ -131,7 +131,12 @@ class GateError(RunError):
 
     Args:
         failures: one line for each model and condition, such as "short: macro_f1 = 0.41, wanted >= 0.6".
+
+    Attributes:
+        result: the whole EvaluationResult, where ``evaluate`` raised it.
     """
+
+    result: object = None
 
     def __init__(self, failures: list[str]) -> None:
         super().__init__(list(failures))

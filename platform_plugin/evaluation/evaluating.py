@@ -119,7 +119,9 @@ def evaluate(
                 f"What was computed is kept: report {result.report}, run {result.run_id}."
             ) from failed[0]
     if result.unmet:
-        raise GateError(result.unmet)
+        unmet = GateError(result.unmet)
+        unmet.result = result
+        raise unmet
     return result
 
 

@@ -93,6 +93,7 @@ def answer(
         output: the column of predictions; `error` and `details` those of an LLM stage, None where there is none.
     """
     value, kind = find(columns, output, role)
+    read = kind_of(kind, f"{role} {output!r}")
     wrong = schema.column(error) if error is not None else None
     failed = value.isNull() if wrong is None else value.isNull() | wrong.isNotNull()
     name = F.when(value.isNull(), "NullPrediction")
@@ -105,7 +106,7 @@ def answer(
         known = schema.column(details)[part] if details is not None else F.lit(None)
         fields.append(known.alias(part))
     fields.append(F.lit(None).alias("judge"))
-    return F.struct(*fields).cast(ANSWER), kind_of(kind, f"{role} {output!r}")
+    return F.struct(*fields).cast(ANSWER), read
 
 
 def beside(columns: StructType, output: str) -> tuple[str | None, str | None]:

@@ -14,7 +14,7 @@ from platform_plugin.errors import ConfigError, SchemaError, near
 from platform_plugin.evaluation import frame
 from platform_plugin.evaluation.gates import Gate, read_gates
 from platform_plugin.evaluation.models import Candidate, read_models
-from platform_plugin.metrics import Metric, load_metric
+from platform_plugin.metrics import Facts, Metric, load_metric
 
 if TYPE_CHECKING:
     from platform_plugin.stages.judge import LLMJudge
@@ -140,6 +140,8 @@ def read_plan(
         label_kind=kind,
     )
     for candidate in candidates:
+        for metric in read.values():
+            metric.bind(Facts(candidate.llm, prices=plan.prices))
         if candidate.column is not None:
             found = frame.find(columns, candidate.column, f"model {candidate.name!r}")[1]
             details = frame.beside(columns, candidate.column)[1]
