@@ -11,6 +11,7 @@ from fake_spark import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from udf_compat.inspector.catalogue import MOVED
 from udf_compat.inspector.finding import Place
 from udf_compat.inspector.names import Names
 from udf_compat.inspector.planning import make_plan
@@ -227,7 +228,7 @@ PARTS = [
 TOUCHED = re.compile(r"import|udf|mapIn|applyIn|double|self\.go|  m,|len|'int'|\bu\b|[(),]\s*(#.*)?$")
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     imports=st.lists(st.sampled_from(IMPORTS), max_size=5, unique=True),
     parts=st.lists(st.sampled_from(PARTS), max_size=7),
@@ -261,3 +262,11 @@ def test_comments_are_kept() -> None:
     source = ALWAYS + "".join(IMPORTS) + "".join(PARTS)
     comments = re.findall(r"#.*", source)
     assert sorted(re.findall(r"#.*", rewritten(source))) == sorted(comments)
+
+
+def test_what_is_imported_is_there() -> None:
+    import udf_compat
+    from udf_compat import functions
+
+    assert {name.rpartition(".")[2] for name in MOVED} <= set(functions.__all__)
+    assert "on_ray" in udf_compat.__all__

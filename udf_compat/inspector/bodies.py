@@ -85,6 +85,13 @@ def target_of(call: cst.CSTNode, names: Names) -> str | None:
     return None
 
 
+def decorated(call: cst.CSTNode, names: Names) -> str | None:
+    """Return the name of the function or class that an expression decorates."""
+    decorator = names.parent(call)
+    target = names.parent(decorator) if isinstance(decorator, cst.Decorator) else None
+    return target.name.value if isinstance(target, cst.FunctionDef | cst.ClassDef) else None
+
+
 def plain(node: cst.CSTNode | None) -> cst.CSTNode | None:
     """Return the UDF below ``.asNondeterministic()``."""
     while (

@@ -19,7 +19,9 @@ from udf_compat.inspector.rewriting import rewrite
 from udf_compat.inspector.saved import read_saved
 from udf_compat.inspector.sources import Text, load
 
-_OF_INTEREST = re.compile(r"udf|mapIn(Pandas|Arrow)|applyInPandas|pyspark|platform_plugin")
+_OF_INTEREST = re.compile(
+    r"udf|mapIn(Pandas|Arrow)|applyInPandas|transformWithState|pyspark\.ml|pyspark import .*\bml\b|platform_plugin"
+)
 """What a text must hold to be read closely, which takes a hundred times as long as parsing it."""
 
 

@@ -83,6 +83,14 @@ class Makers:
         inner = self.maker(node.func, depth - 1)
         return None if inner is None or self.function(node, inner) is not None else inner.given_with(node)
 
+    def of_decorator(self, node: cst.Decorator) -> Maker | None:
+        """Return the maker that decorates a function; whatever it is called with are types."""
+        expression = node.decorator
+        if isinstance(expression, cst.Call):
+            maker = self.maker(expression.func)
+            return maker.given_with(expression) if maker is not None else self.maker(expression)
+        return self.maker(expression)
+
     def function(self, call: cst.Call, maker: Maker) -> cst.BaseExpression | None:
         """Return the function that a maker is called with; None where the call gives it types only."""
         parameter = PARAMETER[maker.name]

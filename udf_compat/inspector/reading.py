@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from udf_compat.inspector import driver, loading
-from udf_compat.inspector.bodies import body_of, marked, name_of, plain, target_of, unwrapped
+from udf_compat.inspector.bodies import body_of, decorated, marked, name_of, plain, target_of, unwrapped
 from udf_compat.inspector.catalogue import FRAME_METHODS, OTHER_MAKERS, STATEFUL_METHODS
 from udf_compat.inspector.finding import Finding, Place, Remark, Verdict
 from udf_compat.inspector.kind import UNKNOWN, last_name, pandas_kind
@@ -61,7 +61,7 @@ class Reading(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         """Find decorators that make a UDF of the function."""
         for decorator in node.decorators:
-            maker = self.makers.maker(decorator.decorator)
+            maker = self.makers.of_decorator(decorator)
             if maker is not None:
                 self._decorators.add(decorator.decorator)
                 self._udf(node, node, node.name.value, maker)
@@ -80,7 +80,7 @@ class Reading(cst.CSTVisitor):
         other = next((remark for name, remark in OTHER_MAKERS.items() if name in full), STATEFUL_METHODS.get(last))
         maker = self.makers.maker(node.func)
         if other is not None:
-            name = target_of(node, self.names) or self._argument_name(node)
+            name = target_of(node, self.names) or decorated(node, self.names) or self._argument_name(node)
             self.found.append(Found(Finding(self._at(node), name, last, [Remark(*other)])))
         elif isinstance(node.func, cst.Attribute) and last in FRAME_METHODS:
             self._frame(node, node.func)
