@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -161,6 +162,19 @@ def test_with_only_its_requirements_a_logged_model_answers_as_the_original(
     assert predicted == [expected[row[0]] for row in ROWS]
     assert {int(key): value for key, value in transformed.items()} == expected
     assert [value is None for value in predicted] == [False, True, True, False]
+
+
+def test_the_readme_tells_how(server: Server, df: DataFrame, echo: Callable[..., LLMPredictor]) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (example,) = (text for text in re.findall(r"```py\n(.*?)```", readme, re.DOTALL) if "log_model(" in text)
+    llm = echo(promptTemplate="{clean} in {city}", outputCol="topic")
+    names: dict[str, Any] = {"df": df, "model": fitted(df, llm)}
+    exec(example, names)
+    expected = by_id(names["topics"])
+    assert by_id(names["again"]) == expected
+    assert names["answers"] == [expected[row[0]] for row in ROWS]
+    given = dict(zip(("id", "clean", "city"), (1, "my card is lost", "Oslo"), strict=True))
+    assert names["stage"].scoreInstance(given)["topic"] == expected[1]
 
 
 PREDICT = """

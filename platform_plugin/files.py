@@ -88,6 +88,25 @@ def write(frame: DataFrame, path: str, kind: str, *, overwrite: bool) -> None:
             frame.write.format(kind).save(partial)
 
 
+def rehearse(spark: SparkSession, schema: StructType, path: str, kind: str) -> None:
+    """Write no rows of this schema beside `path`, and remove them: what refuses them does so before the work.
+
+    Raises:
+        ConfigError: the folder cannot be written, or the format does not take a column; in Spark's words.
+    """
+    empty = spark.createDataFrame([], schema)
+    system, place = _place(spark, path)
+    trial = _sibling(spark, place, "trial")
+    try:
+        (flat(empty) if kind == "csv" else empty).write.format(kind).save(trial.toString())
+    except Exception as exc:
+        words = str(exc).strip().splitlines()[0]
+        raise ConfigError(f"rows of this pipeline cannot be written to {path!r} as {kind}: {words}") from exc
+    finally:
+        with contextlib.suppress(Exception):
+            system.delete(trial, True)
+
+
 def check_absent(spark: SparkSession, path: str) -> None:
     """Raise ConfigError where something is at `path`."""
     system, place = _place(spark, path)
@@ -112,12 +131,7 @@ def flat(frame: DataFrame) -> DataFrame:
 def _beside(spark: SparkSession, path: str) -> Iterator[str]:
     """Yield a path beside `path`, and put what was written there in its place; on an error it is removed."""
     system, place = _place(spark, path)
-    jvm: Any = spark._jvm
-    mark = uuid.uuid4().hex[:8]
-    partial, replaced = (
-        jvm.org.apache.hadoop.fs.Path(place.getParent(), f"_{word}-{mark}-{place.getName()}")
-        for word in ("partial", "replaced")
-    )
+    partial, replaced = (_sibling(spark, place, word) for word in ("partial", "replaced"))
     try:
         yield partial.toString()
         if system.exists(place):
@@ -132,6 +146,12 @@ def _beside(spark: SparkSession, path: str) -> Iterator[str]:
         for left in (partial, replaced):
             with contextlib.suppress(Exception):
                 system.delete(left, True)
+
+
+def _sibling(spark: SparkSession, place: Any, word: str) -> Any:
+    """Return a path beside `place` that readers of a folder's files leave out, as it begins with "_"."""
+    jvm: Any = spark._jvm
+    return jvm.org.apache.hadoop.fs.Path(place.getParent(), f"_{word}-{uuid.uuid4().hex[:8]}-{place.getName()}")
 
 
 def _rename(system: Any, source: Any, target: Any) -> None:

@@ -117,7 +117,7 @@ def _run(
         frame = files.read(spark, *source)
         if not overwrite:
             files.check_absent(spark, output[0])
-        output_columns(model, frame.schema)
+        files.rehearse(spark, output_columns(model, frame.schema), *output)
         made = model.transform(frame)
         stages = list(references.own_stages(model))
         counts = _write(made, *output, overwrite=overwrite, errors=[stage.getErrorCol() for stage in stages])

@@ -32,7 +32,8 @@ def test_what_is_written_is_read_back(spark: SparkSession, rows: DataFrame, tmp_
     kept = rows if kind == "parquet" else rows.drop("raw")
     path = str(tmp_path / "out")
     files.write(kept, path, kind, overwrite=False)
-    assert as_set(files.read(spark, path, kind).select(*kept.columns)) == as_set(kept)
+    found = spark.read.schema(kept.schema).json(path) if kind == "json" else files.read(spark, path, kind)
+    assert as_set(found) == as_set(kept)
     assert (tmp_path / "out/_SUCCESS").exists()
 
 
@@ -68,7 +69,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(
     path = str(tmp_path / "out")
     if there:
         files.write(rows, path, "parquet", overwrite=False)
-    failing = rows.withColumn("bad", F.when(F.col("id") == 3, F.raise_error(F.lit("in the third row"))))
+    failing = rows.withColumn("bad", F.when(F.col("id") == 3, F.raise_error(F.lit("in the third row")).cast("int")))
     with pytest.raises(Exception, match="in the third row"):
         files.write(failing, path, "parquet", overwrite=True)
     assert [p.name for p in tmp_path.iterdir()] == (["out"] if there else [])
@@ -99,6 +100,23 @@ def test_a_rename_that_fails_brings_the_old_output_back(
 def test_a_path_without_rows_is_told(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     with pytest.raises(ConfigError, match=f"cannot be read as {kind}"):
         files.read(spark, str(tmp_path / "none"), kind)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_a_rehearsal_leaves_nothing_and_tells_what_would_fail(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path, kind: str
+) -> None:
+    files.rehearse(spark, rows.schema, str(tmp_path / "out"), kind)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ConfigError, match=f"cannot be written to .* as {kind}"):
+        files.rehearse(spark, rows.schema, str(tmp_path / "file/out"), kind)
+
+
+def test_a_type_that_parquet_refuses_is_told_before_the_work(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="VOID"):
+        files.rehearse(spark, spark.sql("SELECT 1 AS id, null AS nothing").schema, str(tmp_path / "out"), "parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_delta_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

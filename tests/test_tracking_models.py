@@ -167,8 +167,21 @@ def test_what_cannot_be_logged_is_refused(
 
 
 def test_a_column_that_mlflow_has_no_type_for_is_named(pipeline: PipelineModel, df: DataFrame) -> None:
-    with pytest.raises(SchemaError, match=r"fare decimal\(10,2\)"):
-        log_model(pipeline, "refused", input_example=df.selectExpr("*", "cast(1 AS decimal(10,2)) AS fare"))
+    with pytest.raises(SchemaError, match="'span' is interval day"):
+        log_model(pipeline, "refused", input_example=df.selectExpr("*", "INTERVAL '1' DAY AS span"))
+
+
+def test_decimals_dates_and_arrays_reach_the_pipeline_as_they_were(df: DataFrame) -> None:
+    told = SQLTransformer(statement="SELECT *, concat_ws(' ', fare, day, many[0], typeof(fare)) AS told FROM __THIS__")
+    frame = df.selectExpr("cast(1.5 AS decimal(10,2)) AS fare", "date'2024-02-29' AS day", "array(id, 2) AS many")
+    with mlflow.start_run():
+        uri = log_model(PipelineModel([told]), "typed", input_example=frame).model_uri
+    days = pd.to_datetime(["2024-02-29", "1999-12-31"])
+    given = pd.DataFrame({"fare": [1.5, 20.25], "day": days, "many": [[7], [8, 9]]})
+    assert mlflow.pyfunc.load_model(uri).predict(given) == [
+        "1.50 2024-02-29 7 decimal(10,2)",
+        "20.25 1999-12-31 8 decimal(10,2)",
+    ]
 
 
 def test_a_folder_is_known_by_its_checksum(weights: Path) -> None:

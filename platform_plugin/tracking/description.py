@@ -5,6 +5,7 @@ How they get there is `runs`'s. Rendered prompts and answers do not belong here:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -35,9 +36,10 @@ def params(stage: Any) -> dict[str, str]:
             made[f"{name}.sha256"] = hashlib.sha256(given[name].encode()).hexdigest()
     if "model" in given:
         made |= _profile(given["model"])
-    return made | versions()
+    return {**made, **versions()}
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Return "version.<package>" of each installed package that has a say in the answers."""
     found = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +58,13 @@ class PipelinePredictor:
 
         if self._columns is None:
             return self._spark.createDataFrame(model_input.assign(**{PLACE: range(len(model_input))}))
-        names = self._columns.names
         schema = StructType(
             [
                 *(StructField(field.name, field.dataType, nullable=True) for field in self._columns),
                 StructField(PLACE, LongType()),
             ]
         )
-        values = [[_plain(value) for value in model_input[name]] for name in names]
+        values = [[_taken(value, field.dataType) for value in model_input[field.name]] for field in self._columns]
         rows = list(zip(*values, range(len(model_input)), strict=True))
         return self._spark.createDataFrame(rows, schema)
 
@@ -88,6 +88,17 @@ def _load_pyfunc(path: str) -> PipelinePredictor:
         references.verify(stage, known["weights"])
     columns = StructType.fromJson(json.loads(known["columns"])) if known["columns"] else None
     return PipelinePredictor(spark, pipeline, columns, known["answers"])
+
+
+def _taken(value: Any, kind: Any) -> Any:
+    """Return a value as the pipeline takes it: MLflow's signatures know doubles and lists where Spark knows more."""
+    from pyspark.ml.linalg import Vectors, VectorUDT
+    from pyspark.sql.types import DecimalType
+
+    plain = _plain(value)
+    if plain is not None and isinstance(kind, DecimalType) and not isinstance(plain, Decimal):
+        return Decimal(str(plain))
+    return Vectors.dense(plain) if isinstance(plain, list) and isinstance(kind, VectorUDT) else plain
 
 
 def _plain(value: Any) -> Any:

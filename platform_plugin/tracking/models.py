@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import PipelineModel, Transformer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DecimalType, StructType
 
 from platform_plugin.errors import ConfigError, SchemaError, SessionError
+from platform_plugin.schema import column
 from platform_plugin.tracking import loading
+from platform_plugin.tracking import signature as signatures
 
 if TYPE_CHECKING:
     from mlflow.models.model import ModelInfo
@@ -49,7 +50,7 @@ def log_model(
         name,
         columns=frame.schema if frame is not None else None,
         signature=signature,
-        example=frame.limit(EXAMPLE_ROWS).toPandas() if frame is not None else None,
+        example=_example(frame) if frame is not None else None,
         copy_weights=weights == "copy",
         pip_requirements=pip_requirements,
         registered_model_name=registered,
@@ -86,7 +87,7 @@ def _log(
     if signature is None:
         assert columns is not None
         assert made is not None
-        signature = _signature(columns, made[answers])
+        signature = signatures.signature(columns, made[answers])
     logged: ModelInfo = Model.log(
         artifact_path=None,
         name=name,
@@ -135,31 +136,13 @@ def _answers(pipeline: Any, columns: StructType | None, made: StructType | None)
     for stage in reversed(pipeline.stages):
         for param in ("outputCol", "predictionCol"):
             if stage.hasParam(param) and stage.isDefined(param):
-                column: str = stage.getOrDefault(param)
-                if names is None or column in names:
-                    return column
+                made_by: str = stage.getOrDefault(param)
+                if names is None or made_by in names:
+                    return made_by
     new = [name for name in names or [] if columns is None or name not in columns.names]
     if not new:
         raise SchemaError("the pipeline makes no new column, so there is nothing that a model could return.")
     return new[-1]
-
-
-def _signature(columns: StructType, answers: StructField) -> Any:
-    from mlflow.exceptions import MlflowException
-    from mlflow.models import infer_signature
-
-    spark = _session()
-    try:
-        with warnings.catch_warnings():
-            # That a pandas column of integers holds no null: `predict` takes a null of pandas for one.
-            warnings.filterwarnings("ignore", message=".*integer column", category=UserWarning)
-            return infer_signature(spark.createDataFrame([], columns), spark.createDataFrame([], StructType([answers])))
-    except MlflowException as exc:
-        types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in [*columns, answers])
-        raise SchemaError(
-            f"MLflow has no type for one of these columns ({exc}): {types}.\n"
-            "Cast it in the example, as cast('double'), and in the pipeline; or pass a signature."
-        ) from exc
 
 
 def _frame(spark: SparkSession, example: Any) -> DataFrame | None:
@@ -178,6 +161,17 @@ def _frame(spark: SparkSession, example: Any) -> DataFrame | None:
         )
     # pandas would hand Spark NaN for a text that is missing.
     return spark.createDataFrame(example.astype(object).where(example.notna(), None))
+
+
+def _example(frame: DataFrame) -> Any:
+    """Return the first rows for MLflow to keep, as JSON takes them: a decimal is a double in its signature too."""
+    plain = [
+        column(field.name).cast("double").alias(field.name)
+        if isinstance(field.dataType, DecimalType)
+        else column(field.name)
+        for field in frame.schema
+    ]
+    return frame.limit(EXAMPLE_ROWS).select(*plain).toPandas()
 
 
 def _session() -> SparkSession:

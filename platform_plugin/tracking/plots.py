@@ -48,7 +48,7 @@ def timeline(report: RunReport, points: list[tuple[float, int, int]]) -> Figure:
         points: seconds since the beginning, requests done, output tokens.
     """
     rows = 2 if len(points) > 1 else 1
-    figure, axes = _blank(7.0, 2.2 + 2.0 * (rows - 1), rows)
+    figure, axes = _blank(7.0, 2.4 + 2.0 * (rows - 1), rows)
     bars = axes[-1] if rows == 2 else axes
     begin = 0.0
     for place, (name, seconds) in enumerate(report.steps.items()):
@@ -62,7 +62,7 @@ def timeline(report: RunReport, points: list[tuple[float, int, int]]) -> Figure:
     bars.set_ylim(-0.6, 0.6)
     bars.set_xlim(0, max(report.seconds, 1e-3))
     bars.set_xlabel("seconds since the transform began")
-    bars.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.55), frameon=False, fontsize=8)
+    figure.legend(ncols=3, loc="outside lower center", frameon=False, fontsize=8)
     if rows == 2:
         course = axes[0]
         course.step([p[0] for p in points], [p[1] for p in points], where="post", color=INK)
@@ -79,7 +79,7 @@ def _blank(width: float, height: float, rows: int = 1) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, 1)
+    axes = figure.subplots(rows, 1, height_ratios=[2, 1][-rows:])
     for one in axes if rows > 1 else [axes]:
         one.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from platform_plugin.errors import PlatformPluginError
 from platform_plugin.listeners import Transform
 from platform_plugin.tracking import description, plots
 from platform_plugin.tracking.courier import WAIT_S, Courier
@@ -176,8 +177,9 @@ class MlflowTracker:
 
         try:
             log_stage(transform.stage, transform.columns, tracked.label, str(tracked.run_id))
-        except Exception:
-            logger.warning("the model of %s is not logged", type(transform.stage).__name__, exc_info=True)
+        except Exception as exc:  # the rest of the run is logged
+            own = isinstance(exc, PlatformPluginError)
+            logger.warning("the model of %s is not logged: %s", transform.stage, exc, exc_info=not own)
 
     def _place(self, client: MlflowClient, run_id: str, tracked: Tracked) -> Place:
         """Find names that are free: a run takes one value a param, and may hold several stages."""
