@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -297,6 +298,16 @@ def test_sparks_tuning_chooses_a_prompt_with_warm_engines(data: DataFrame, tuner
 
 def _replica(stage: LLMPredictor) -> str:
     return str(pool.handle(pool.app_name(stage.spec())).ready.remote().result(timeout_s=60))
+
+
+def test_example_of_the_readme_runs(data: DataFrame, capsys: pytest.CaptureFixture[str], server: str) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (example,) = re.findall(r"```py\n(from platform_plugin import LLMJudge, evaluate.*?)```", readme, re.DOTALL)
+    echoing = example.replace("rubric=", 'engine="echo", rubric=')
+    assert echoing != example
+    frame = data.withColumn("old_topic", F.lit("card"))
+    exec(echoing, {"short": predictor("{topic}"), "long": predictor("{message}"), "df": frame})
+    assert "short against before: accuracy +" in capsys.readouterr().out
 
 
 def test_command_line(data: DataFrame, tmp_path: Path) -> None:

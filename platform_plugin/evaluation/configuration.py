@@ -39,7 +39,7 @@ class Data(Frozen):
 
 
 class Model(Frozen):
-    """One of `column` of the data, `pipeline` (a saved one's folder, or a URI) and `predictor`, params of LLMPredictor."""
+    """One of `column` of the data, `pipeline` (a saved folder, or a URI), `predictor` (params of LLMPredictor)."""
 
     column: str | None = None
     pipeline: str | None = None

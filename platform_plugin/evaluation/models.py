@@ -84,7 +84,9 @@ class Candidate:
             return model.transform(frame), None, None
         details = stage.getDetailsCol() if stage.isDefined(stage.detailsCol) else _DETAILS
         if not stage.isDefined(stage.detailsCol):
-            model = model.copy({stage.detailsCol: details})
+            # Not copy({detailsCol: ...}), which would set it in every LLM stage of the pipeline.
+            model = model.copy()
+            [part for part in _stages(model) if isinstance(part, AnsweredStage)][-1].setDetailsCol(details)
         return model.transform(frame), stage.getErrorCol(), details
 
     def text_kind(self) -> str | None:
