@@ -12,6 +12,7 @@ from pyspark.ml.functions import predict_batch_udf
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import integration_tests.udf_frame_cases  # noqa: F401 - adds its cases
 import udf_compat
 from integration_tests.conftest import TYPES
 from integration_tests.udf_cases import CASES, Maker

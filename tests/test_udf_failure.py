@@ -102,12 +102,11 @@ ALL += [in_a_multi_line_call, exits]
 
 
 def caught(function: Callable[[], None]) -> BaseException:
-    try:
+    with pytest.raises(BaseException) as found:
         function()
-    except BaseException as exc:
-        assert exc.__traceback__ is not None
-        return exc.with_traceback(exc.__traceback__.tb_next)
-    raise AssertionError("it did not raise")
+    trace = found.value.__traceback__
+    assert trace is not None
+    return found.value.with_traceback(trace.tb_next)
 
 
 @pytest.mark.parametrize("function", ALL)

@@ -116,4 +116,5 @@ def test_batches_of_another_size_hold_the_same_rows(rows: int) -> None:
     read = pa.ipc.open_stream(rebatched(pa.py_buffer(stream(*whole)), rows))
     found = list(read)
     assert pa.Table.from_batches(found) == pa.Table.from_batches(whole)
-    assert [b.num_rows for b in found[:-1]] == [rows] * (len(found) - 1)
+    assert len(found) == -(-15 // rows)
+    assert max(b.num_rows for b in found) <= rows

@@ -14,11 +14,10 @@ from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 import udf_compat
 from platform_plugin.errors import ConfigError, UdfContractError, UnsupportedUdfError
 from platform_plugin.udf.carried import Carried, carry
-from platform_plugin.udf.kinds import find_kinds
+from platform_plugin.udf.kinds import find_kinds, kind_of
 from platform_plugin.udf.options import UdfOptions
 from platform_plugin.udf.packing import pack, unpack
 from platform_plugin.udf.prologue import SharedPrologue
-from udf_compat.moving import check_kind
 from udf_compat.settings import options_with
 
 COUNT = Accumulator(7, 0, AddingAccumulatorParam(0))
@@ -104,7 +103,7 @@ def test_not_a_function_is_refused() -> None:
 
 def test_state_of_a_stream_is_refused_with_the_way_out() -> None:
     with pytest.raises(UnsupportedUdfError, match=r"applyInPandasWithState(.|\n)*on_spark"):
-        check_kind(208, "counter")
+        kind_of(208, "counter")
     assert 208 not in find_kinds()
 
 

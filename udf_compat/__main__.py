@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def main() -> None:
     from udf_compat.installing import install
 
     use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     install()
     sys.argv = sys.argv[1:]
     # Python puts a script's own folder first.

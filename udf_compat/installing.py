@@ -10,7 +10,8 @@ import functools
 from typing import Any
 
 from platform_plugin.udf.carried import Carried, carry
-from udf_compat.moving import STAYS, check_kind
+from platform_plugin.udf.kinds import kind_of
+from udf_compat.moving import STAYS
 from udf_compat.settings import configure, options_with
 
 _OWN = ("platform_plugin.", "pyspark.")
@@ -58,5 +59,5 @@ def _carried(function: Any, eval_type: int, name: str) -> Any:
     ours = f"{module}.".startswith(_OWN) and module not in _USERS
     if isinstance(function, Carried) or ours or getattr(function, STAYS, False):
         return function
-    check_kind(eval_type, name)
+    kind_of(eval_type, name)
     return carry(function, options_with(None))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from platform_plugin.errors import UnsupportedUdfError
-from platform_plugin.udf.carried import Carried, carry
-from platform_plugin.udf.kinds import find_kinds
+from platform_plugin.udf.carried import carry
+from platform_plugin.udf.kinds import kind_of
 from platform_plugin.udf.options import UdfOptions
 from udf_compat.settings import options_with
 
 STAYS = "__udf_compat_on_spark__"
-WITH_STATE = 208
 
 
 def on_ray(function: Any, **options: Any) -> Any:
@@ -47,7 +45,7 @@ def on_spark(function: Callable[..., Any]) -> Callable[..., Any]:
 def moved(made: Any, options: UdfOptions) -> Any:
     """Return PySpark's UDF `made` with its function on actors: the same name, type, kind and determinism."""
     original = getattr(made, "_unwrapped", made)
-    check_kind(original.evalType, original._name)
+    kind_of(original.evalType, original._name)
     cls = type(original) if type(original).__module__.startswith("pyspark.sql.connect") else _udf_class()
     return_type = getattr(original, "_returnType", None) or original.returnType
     again = cls(
@@ -60,22 +58,7 @@ def moved(made: Any, options: UdfOptions) -> Any:
     return again._wrapped()
 
 
-def check_kind(eval_type: int, name: str) -> None:
-    """Raise UnsupportedUdfError for a kind that is not carried over."""
-    if eval_type in find_kinds():
-        return
-    what = "applyInPandasWithState, whose state Spark keeps" if eval_type == WITH_STATE else f"Spark's kind {eval_type}"
-    kinds = ", ".join(dict.fromkeys(kind.name for kind in find_kinds().values()))
-    raise UnsupportedUdfError(
-        f"{name!r} is a function for {what}; that is not carried over to Ray actors (carried over: {kinds}).\n"
-        "Leave it on Spark: mark it with udf_compat.on_spark(function), or use PySpark's own import."
-    )
-
-
 def _udf_class() -> Any:
     from udf_compat.spark_udf import RayUserDefinedFunction
 
     return RayUserDefinedFunction
-
-
-__all__ = ["Carried", "check_kind", "moved", "on_ray", "on_spark"]

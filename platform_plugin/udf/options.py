@@ -15,8 +15,8 @@ class UdfOptions(Frozen):
     Args:
         replicas: least and most actors; they grow with the Spark tasks that use the UDF at once.
         num_cpus, num_gpus: of the cluster's, for each actor.
-        batch_rows: rows a call of the function; None: as many as Spark sends in one batch
-            (``spark.sql.execution.arrow.maxRecordsPerBatch``).
+        batch_rows: rows a call of the function at most, and about so many; unset, as many as Spark sends in one batch
+            (``spark.sql.execution.arrow.maxRecordsPerBatch``). Not for groups and plain UDFs.
         in_flight: loads that a Spark task has under way at once.
         idle_timeout: seconds until unused actors stop.
         start_timeout: seconds that the first actor may take to find its place and start.

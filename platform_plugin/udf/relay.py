@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO, Any
 
-from platform_plugin.udf.kinds import find_kinds
+from platform_plugin.udf.kinds import Kind, kind_of
 from platform_plugin.udf.packing import digest, dumps, unpack
 from platform_plugin.udf.sending import send
 from platform_plugin.udf.ticket import Ticket
@@ -46,7 +46,7 @@ def arrive(ticket: Ticket, signature: Any) -> Any:
     serializer = reader["ser"]
     relay = vars(serializer).get("_relay")
     if relay is None:
-        relay = serializer._relay = Relay(serializer, reader["eval_type"])
+        relay = serializer._relay = Relay(serializer, kind_of(reader["eval_type"], ticket.name))
         # Only this task's: PySpark makes a new serializer for each.
         serializer.load_stream = relay.load_stream
         serializer.dump_stream = relay.dump_stream
@@ -57,9 +57,9 @@ def arrive(ticket: Ticket, signature: Any) -> Any:
 class Relay:
     """Stands in for the serializer of one Spark task."""
 
-    def __init__(self, serializer: Any, eval_type: int) -> None:
+    def __init__(self, serializer: Any, kind: Kind) -> None:
         self._serializer = serializer
-        self._kind = find_kinds()[eval_type]
+        self._kind = kind
         self._tickets: list[Ticket] = []
         self._input: IO[bytes] | None = None
 

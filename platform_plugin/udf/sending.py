@@ -14,6 +14,7 @@ from platform_plugin.errors import UdfDiedError
 from platform_plugin.udf.framing import END_OF_ARROW, START_OF_ARROW, Load, batches
 from platform_plugin.udf.kinds import Kind
 from platform_plugin.udf.lease import Lease, Member
+from platform_plugin.udf.loads import Loads
 from platform_plugin.udf.packing import digest
 from platform_plugin.udf.replica import ENDED, FAILED, LOST, MORE
 from platform_plugin.udf.task import Task
@@ -21,9 +22,6 @@ from platform_plugin.udf.ticket import Ticket, new_name
 
 DEATHS = 3
 """So often the same rows may lose their actor before the task gives up."""
-BRISK_S = 0.1
-SMALLEST, LARGEST = 2**18, 2**22
-"""Bytes of a load: small at first; larger as long as an actor is through with one in no time."""
 REMEMBERED = 64 * 2**20
 """Bytes of a partition that are kept, to begin it again on another actor when its own is lost."""
 INLINE = 2**16
@@ -38,39 +36,6 @@ class Call:
     member: Member
     answer: Any
     deaths: int = 0
-
-
-class Loads:
-    """Cuts the JVM's stream into loads of a fitting size."""
-
-    def __init__(self, kind: Kind, stream: IO[bytes], batch_rows: int | None) -> None:
-        self._framing = kind.framing()
-        self._stream = stream
-        self._batch_rows = batch_rows if kind.resizable else None
-        self._begun = False
-        self.size = SMALLEST
-        self.ended = False
-
-    def next(self) -> Load:
-        """Return the next load; it may be without frames, at the end."""
-        load = Load()
-        self._framing.begin(self._stream, load, not self._begun)
-        self._begun = True
-        while not self._full(load):
-            if not self._framing.add(self._stream, load):
-                self.ended = True
-                break
-        self._framing.end(load)
-        return load
-
-    def took(self, seconds: float) -> None:
-        """Hear how long an actor was busy with a load."""
-        self.size = min(2 * self.size, LARGEST) if seconds < BRISK_S else max(self.size // 2, SMALLEST)
-
-    def _full(self, load: Load) -> bool:
-        if self._batch_rows is not None:
-            return load.rows >= self._batch_rows
-        return load.frames > 0 and load.size >= self.size
 
 
 def send(ticket: Ticket, kind: Kind, node: bytes, split: int, source: IO[bytes], out: IO[bytes]) -> Any:

