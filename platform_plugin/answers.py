@@ -1,9 +1,10 @@
-"""How long answers live: in Ray's object store until their frame is released, or the session ends."""
+"""How long answers live, in Ray's object store, Spark's cache or files: until their frame is released, or the end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from platform_plugin import inline
 from platform_plugin.bridges import find_bridges, load_bridge
 
 if TYPE_CHECKING:
@@ -17,3 +18,4 @@ def release_answers(frame: DataFrame) -> None:
     """
     for name in find_bridges():
         load_bridge(name, "/").release(frame)
+    inline.release(frame)

@@ -31,13 +31,18 @@ class Connection:
             os.environ["RAY_AUTH_MODE"] = self.auth_mode
         import ray
 
-        if not ray.is_initialized():
-            ray.init(
-                address=self.address,
-                namespace=self.namespace,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+        if ray.is_initialized():
+            context = ray.get_runtime_context()
+            if (context.gcs_address, context.namespace) == (self.address, self.namespace):
+                return ray
+            # A worker that Spark kept over a restart of Ray.
+            ray.shutdown()
+        ray.init(
+            address=self.address,
+            namespace=self.namespace,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
         return ray
 
 

@@ -1,8 +1,9 @@
-"""What stands between Ray Data and the engines: passes batches on, many at once; asks again where an engine dies."""
+"""What stands before the engines: passes batches on, many at once; asks again where an engine dies."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import math
@@ -35,7 +36,7 @@ class Limits:
 
 
 class Forwarder:
-    """Passes batches to the engine, and asks again where an engine dies. Runs on: Ray actor (Ray Data).
+    """Passes batches to the engine, and asks again where an engine dies. Runs on: Ray actor (Ray Data), Spark executor.
 
     Every call in flight fails with its engine, so most batches that fail are innocent. A batch is blamed only for a
     death in which it was alone on the replica: one that was there twice is asked alone, one that dies alone is
@@ -67,6 +68,16 @@ class Forwarder:
                 for batch in batches[start : start + length]
             ]
         return pa.concat_tables([self._schema.empty_table(), *(task.result() for task in tasks)])
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run was stopped or is over; what is asked from then on is refused."""
+        return self._stopped is not None and self._stopped.done()
+
+    def close(self) -> None:
+        """Let go of the way to the replicas; nothing may be in flight."""
+        with contextlib.suppress(Exception):  # one that never sent a batch has nothing to let go of
+            self._handle.shutdown()  # type: ignore[no-untyped-call]
 
     async def _batch(self, batch: pa.Table, span: int) -> pa.Table:
         async with self._free:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 from platform_plugin.actors import warm_actor
+from platform_plugin.errors import PlatformPluginError
 from platform_plugin.tally import Tally
 
 
@@ -21,6 +22,11 @@ class Standing:
     last: dict[str, dict[str, float]] = field(default_factory=dict)
     lost: int = 0
     """Calls that ended with their engine, and were made again."""
+    rows: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    """Rows of a stream, and those of them that were not asked, by type."""
+    error: PlatformPluginError | None = None
+    """Why a Spark task of the run failed, where one did."""
 
     @property
     def busy_share(self) -> float | None:
@@ -47,6 +53,7 @@ class Monitor:
 
     def __init__(self) -> None:
         self._runs: defaultdict[str, Watched] = defaultdict(Watched)
+        self._released: set[str] = set()
 
     async def add(self, run: str, part: Tally, riders: dict[str, Any] | None) -> None:
         """Add one batch, and the counters of its replica before and after, where an engine answered it."""
@@ -72,6 +79,16 @@ class Monitor:
         watched.alone.discard(key)
         return was_alone
 
+    async def seen(self, run: str, rows: int, refused: dict[str, int]) -> None:
+        """Add rows of a stream, and those of them that are not asked, by type."""
+        standing = self._runs[run].standing
+        standing.rows += rows
+        standing.refused = dict(Counter(standing.refused) + Counter(refused))
+
+    async def failed(self, run: str, error: PlatformPluginError) -> None:
+        """Keep why a task of the run failed: what Spark says of it has lost its type."""
+        self._runs[run].standing.error = error
+
     async def stop(self, run: str, reason: str) -> None:
         """Have every worker of the run abort what it has in flight and end."""
         self._runs[run].reason = reason
@@ -89,6 +106,14 @@ class Monitor:
         if watched is not None:
             watched.stop.set()
 
+    async def release(self, run: str) -> None:
+        """Note that the answers of a run are released: nobody is to ask for them again."""
+        self._released.add(run)
+
+    async def released(self, run: str) -> bool:
+        """Return whether the answers of a run were released."""
+        return run in self._released
+
 
 @dataclass(frozen=True)
 class Watch:
@@ -96,6 +121,7 @@ class Watch:
 
     run: str
     actor: Any
+    name: str
 
     @classmethod
     def start(cls) -> Watch:
@@ -103,7 +129,14 @@ class Watch:
         import ray
 
         name = f"__pp_monitor_{ray.get_runtime_context().get_job_id()}"
-        return cls(uuid.uuid4().hex[:12], warm_actor(Monitor, name, max_concurrency=1000))
+        return cls(uuid.uuid4().hex[:12], warm_actor(Monitor, name, max_concurrency=1000), name)
+
+    @classmethod
+    def find(cls, run: str, name: str) -> Watch:
+        """Return a run's watch by the name of its monitor; ValueError if that has ended. Runs on: Spark executor."""
+        import ray
+
+        return cls(run, ray.get_actor(name), name)
 
     def tell(self, method: str, *args: Any) -> Any:
         """Call a method of the monitor for this run and return the reference."""

@@ -158,11 +158,7 @@ class Requests:
         refused = F.encode(row.cast("string"), "UTF-8")
         good = F.col(ERROR).isNull()
         content = [PROMPT] if source.sampling_col is None else [PROMPT, SAMPLING]
-        keyed = (
-            df.select("*", *source.content(df.schema))
-            .select("*", source.error().alias(ERROR))
-            .select("*", F.when(good, _content_key(content)).otherwise(refused).alias(KEY))
-        )
+        keyed = rendered(df, source).select("*", F.when(good, _content_key(content)).otherwise(refused).alias(KEY))
         if deduplicate:
             # Keyed after the distinct: fewer hashes, and a narrower shuffle.
             frame = keyed.where(good).select(*content).distinct().select(_content_key(content).alias("key"), *content)
@@ -200,6 +196,11 @@ class Requests:
             refused={r["type"]: r["rows"] for r in bad},
             messages={r["type"]: r["message"] for r in bad},
         )
+
+
+def rendered(df: DataFrame, source: Source) -> DataFrame:
+    """Return the frame with PROMPT, SAMPLING where rows have their own, and ERROR, null for good rows, after it."""
+    return df.select("*", *source.content(df.schema)).select("*", source.error().alias(ERROR))
 
 
 def _content_key(content: list[str]) -> Column:

@@ -1,4 +1,4 @@
-"""The dataset path, in order: hand over, start the engine, infer, take back. Each step lives in a module of its own."""
+"""A batch frame's requests, in order: hand over, start the engine, infer, take back; each step has its own module."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_type
 
-from platform_plugin import inference, pool, sample, schema, session
-from platform_plugin.bridges import Bridge
+from platform_plugin import pool, schema, session
 from platform_plugin.budget import Budget
 from platform_plugin.config import Ask, Replicas
 from platform_plugin.engines import EngineSpec
+from platform_plugin.hand_off import HandOff
 from platform_plugin.listeners import Transform
 from platform_plugin.monitor import Standing
+from platform_plugin.passage import Question
 from platform_plugin.progress import Progress
 from platform_plugin.requests import Counts, Requests
+from platform_plugin.supervision import Watcher
 from platform_plugin.tally import Tally
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class Run:
 
     spec: EngineSpec
     ask: Ask
-    bridge: Bridge
+    hand_off: HandOff
     replicas: Replicas
     batch_rows: int
     max_error_rate: float
@@ -80,37 +82,29 @@ class Run:
             with steps.step("hand over"):
                 progress.phase("Spark prepares the requests")
                 counts = counting.submit(requests.count)
-                dataset = stack.enter_context(self.bridge.to_ray(requests.frame))
-                asked = dataset.count()
+                passage = stack.enter_context(self.hand_off.passage(requests.frame))
+                asked = passage.asked
             if not asked:
                 return Answered(spark.createDataFrame([], answer_type), counts.result(), Tally(), asked)
-            wants_prompts = told.sample_rows and told.sample_prompts
-            drawn = sample.draw(dataset, told.sample_rows) if wants_prompts else []
+            if told.sample_rows and told.sample_prompts:
+                passage.draw_requests(told.sample_rows)
             with steps.step("engine"):
                 config = self.spec.config
                 progress.phase(f"engine {config.engine} with {config.model} starts")
                 app = pool.start(self.spec, self.replicas, joined=session.joined())
             with steps.step("infer"):
-                answers, standing = inference.infer(
-                    dataset,
-                    app,
-                    self.ask,
-                    output,
-                    batch_rows=self.batch_rows,
-                    max_replicas=self.replicas.max_replicas,
-                    watch=self._watch(asked, progress, told),
-                )
+                question = Question(self.ask, output, self.batch_rows, self.replicas.max_replicas)
+                standing = passage.infer(app, question, self._watch(asked, progress, told))
             with steps.step("take back"):
-                tally, size_bytes = inference.count(answers)
+                tally, size_bytes = passage.count()
                 # Each answer is counted once, where it lies; only the times are those of the run.
                 tally.first_s, tally.last_s = standing.tally.first_s, standing.tally.last_s
                 if told.sample_rows:
-                    shown = sample.collect(sample.draw(answers, told.sample_rows), told.sample_rows)
-                    told.sample = sample.joined(shown, sample.collect(drawn, told.sample_rows))
-                frame = self.bridge.to_spark(answers, answer_type, spark)
+                    told.sample = passage.sample(told.sample_rows)
+                frame = passage.answers(answer_type)
             return Answered(frame, counts.result(), tally, asked, size_bytes, standing.busy_share)
 
-    def _watch(self, asked: int, progress: Progress, told: Transform) -> inference.Watcher:
+    def _watch(self, asked: int, progress: Progress, told: Transform) -> Watcher:
         budget = Budget(
             asked=asked,
             max_error_rate=self.max_error_rate,

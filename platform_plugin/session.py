@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from platform_plugin import pool, shipping, spark_conf
+from platform_plugin import local_ray, pool, shipping, spark_conf
 from platform_plugin.connection import use_token
 from platform_plugin.errors import SessionError
 from platform_plugin.jdk import use_java
@@ -27,14 +27,7 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYSPARK_DRIVER_PYTHON": sys.executable,
-    # A busy machine answers Serve's queue probes late; the default of 0.1 s fills the log with warnings.
-    "RAY_SERVE_QUEUE_LENGTH_RESPONSE_DEADLINE_S": "5",
-    # Ray's workers run niced, so an engine starves beside anything else on its machine.
-    "RAY_worker_niceness": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS": "0",
-    # Ray's C++ side writes its errors to the user's terminal, most of them about what it then mends itself.
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    **local_ray.ENVIRONMENT,
 }
 
 _current: SparkOnRay | None = None
@@ -42,7 +35,7 @@ _current: SparkOnRay | None = None
 
 def joined() -> bool:
     """Return whether Ray is one that this process joined; it sees nothing of our environment, and may grow."""
-    return _current is None or _current.joined
+    return not local_ray.started() and (_current is None or _current.joined)
 
 
 def spark_on_ray(
@@ -169,6 +162,8 @@ class SparkOnRay:
     def _start_ray(self) -> None:
         import ray
 
+        # One that a stage started for a session without Ray: it knows nothing of executors.
+        local_ray.stop()
         if ray.is_initialized():
             if self._ray_address is not None:
                 logger.warning("Ray is already connected; ray_address=%s is not used", self._ray_address)

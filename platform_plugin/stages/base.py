@@ -18,11 +18,12 @@ from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from platform_plugin import listeners, schema
-from platform_plugin.bridges import Bridge, find_bridges, load_bridge
+from platform_plugin import hand_off, listeners, pool, schema, session
 from platform_plugin.config import Ask, EngineConfig, Replicas
 from platform_plugin.engines import EngineSpec, load_spec
-from platform_plugin.errors import ConfigError, InvalidRowsError, UnknownPluginError, near
+from platform_plugin.errors import ConfigError, InvalidRowsError, near
+from platform_plugin.hand_off import HandOff
+from platform_plugin.passage import Question
 from platform_plugin.preflight import Preflight, preflight
 from platform_plugin.progress import Progress
 from platform_plugin.rejoin import rejoin
@@ -33,6 +34,8 @@ from platform_plugin.scoring import Fields, Scorer
 from platform_plugin.stages.engine_params import HasModel, HasRun
 from platform_plugin.stages.params import DEFAULTS, HasOutput
 from platform_plugin.stages.reader import StageReader
+from platform_plugin.stream import Stream, check_stream
+from platform_plugin.whole_rows import Spending
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +50,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         super().__init__()
         self._report: RunReport | None = None
         self._result: DataFrame | None = None
+        self._stream: Stream | None = None
         self._setDefault(**{k: v for k, v in DEFAULTS.items() if self.hasParam(k)})
         self._given(given)
 
@@ -61,7 +65,9 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
 
     @property
     def lastReport(self) -> RunReport | None:
-        """The report of the last transform that this stage ran, or None."""
+        """The report of the last transform that this stage ran, or None; of a stream, what it has done so far."""
+        if self._stream is not None:
+            self._report = self._stream.report(self._report, type(self).__name__, self.getEngine(), self.getModel())
         return self._report
 
     @property
@@ -115,6 +121,10 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
 
     def requests(self, df: DataFrame) -> Requests:
         """Return the requests of a frame, as Spark expressions. To be defined by the stage."""
+        raise NotImplementedError
+
+    def rendered(self, df: DataFrame) -> DataFrame:
+        """Return a frame with its prompts and their errors, as `requests.rendered`. To be defined by the stage."""
         raise NotImplementedError
 
     def ask(self) -> Ask:
@@ -174,7 +184,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         schema.check_outputs(columns, [self.getOutputCol(), self.getErrorCol(), *details])
         self.check(columns)
         self.replicas()
-        self._bridge()
+        hand_off.check_word(self.getHandOff(), self._hand_off_dir())
         spec = self.spec()
         output: DataType = from_arrow_type(spec.output_type(self.ask()))
         struct = self.answer_struct()
@@ -187,17 +197,8 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         made += [StructField(name, schema.DETAILS_TYPE) for name in details]
         return spec, StructType([*columns.fields, *made])
 
-    def _bridge(self) -> Bridge:
-        name = self.getHandOff()
-        if name == "auto":
-            name = "raydp"
-        try:
-            return load_bridge(name)
-        except UnknownPluginError as exc:
-            words = ["auto", *find_bridges()]
-            raise UnknownPluginError(
-                f"handOff={name!r} is not known; one of {', '.join(words)} is wanted.{near(name, words)}"
-            ) from exc
+    def _hand_off_dir(self) -> str | None:
+        return self.getHandOffDir() if self.isDefined(self.handOffDir) else None
 
     def _deduplicates(self) -> bool:
         word = self.getDeduplicate()
@@ -209,20 +210,42 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         return sampling.get("temperature", 0) == 0 or sampling.get("seed") is not None
 
     def _transform(self, df: DataFrame) -> DataFrame:
+        if df.isStreaming:
+            return self._stream_of(df)
         with listeners.told(self, df.schema) as told:
             return self._answer(df, told)
+
+    def _stream_of(self, df: DataFrame) -> DataFrame:
+        spec, made = self._checked(df.schema)
+        check_stream(df.schema)
+        HandOff.of(self.getHandOff(), self._hand_off_dir(), df).check_session(df.sparkSession)
+        rendered = self.rendered(df)
+        ask, replicas = self.ask(), self.replicas()
+        details = self.getDetailsCol() if self.isDefined(self.detailsCol) else None
+        self._stream = Stream(
+            app=pool.start(spec, replicas, joined=session.joined()),
+            question=Question(ask, spec.output_type(ask), self.getBatchSize(), replicas.max_replicas),
+            outputs=(self.getOutputCol(), self.getErrorCol(), details),
+            output_type=made[self.getOutputCol()].dataType,
+            parse=self.answer_struct() is not None,
+            deduplicate=self._deduplicates(),
+            handle_invalid=self.getHandleInvalid(),
+            spending=Spending(self.getMaxErrorRate(), ask.request_timeout_s, replicas.start_timeout_s),
+        )
+        self._result = self._stream.frame(rendered)
+        return self._result
 
     def _answer(self, df: DataFrame, told: listeners.Transform) -> DataFrame:
         steps, began = Steps(), time.monotonic()
         with steps.step("check"):
             spec, made = self._checked(df.schema)
-            bridge = self._bridge()
-            bridge.check_session(df.sparkSession)
+            way = HandOff.of(self.getHandOff(), self._hand_off_dir(), df)
+            way.check_session(df.sparkSession)
             requests = self.requests(df)
         run = Run(
             spec=spec,
             ask=self.ask(),
-            bridge=bridge,
+            hand_off=way,
             replicas=self.replicas(),
             batch_rows=self.getBatchSize(),
             max_error_rate=self.getMaxErrorRate(),
@@ -243,6 +266,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             handle_invalid=self.getHandleInvalid(),
             answers_bytes=answered.size_bytes,
         )
+        self._stream = None
         self._report = RunReport.of(
             answered.tally,
             stage=name,

@@ -104,7 +104,8 @@ class HasRun(Params):
         "seconds that an engine may take to start",
         at_least(1, TypeConverters.toFloat),
     )
-    handOff = text("handOff", "auto, or raydp: the bridge between Spark and Ray")
+    handOff = text("handOff", "auto, raydp, inline or parquet: the way from Spark to Ray and back")
+    handOffDir = text("handOffDir", "for parquet: a folder that Spark's executors and Ray's workers both reach")
     maxErrorRate: Param[float] = Param(
         Params._dummy(),
         "maxErrorRate",
@@ -165,6 +166,12 @@ class HasRun(Params):
 
     def setHandOff(self, value: str) -> Self:
         return self._set(handOff=value)
+
+    def getHandOffDir(self) -> str:
+        return self.getOrDefault(self.handOffDir)
+
+    def setHandOffDir(self, value: str) -> Self:
+        return self._set(handOffDir=value)
 
     def getMaxErrorRate(self) -> float:
         return self.getOrDefault(self.maxErrorRate)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark import keyword_only
 from pyspark.errors import ParseException
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import StructType
 
 from platform_plugin.config import Ask, TooLong
 from platform_plugin.errors import ConfigError
-from platform_plugin.requests import Requests, Source
+from platform_plugin.remote import parse_ddl
+from platform_plugin.requests import Requests, Source, rendered
 from platform_plugin.scoring import Fields
 from platform_plugin.stages.base import AnsweredStage
 from platform_plugin.stages.params import HasPrompt, HasShape
@@ -49,13 +50,14 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
         batchSize: rows a call to an engine.
         minReplicas, maxReplicas: engines that start at once, and at most.
         idleTimeout, startTimeout: seconds until an idle engine stops; that an engine may take to start.
-        handOff: "auto" or "raydp".
+        handOff, handOffDir: "auto"; "raydp", in a session of `spark_on_ray`; "inline", where Spark's workers reach Ray;
+            "parquet", with the folder that both sides reach.
         trustRemoteCode: run code that comes with the model.
 
     Raises:
         ConfigError: a param of another name, or a value that is wrong; from ``transform`` and ``transformSchema``.
         SchemaError: a column that is missing, of a wrong type, reserved or already there.
-        SessionError: from ``transform``, in a session that does not run on Ray.
+        SessionError: from ``transform``, with handOff="raydp" in a session that does not run on Ray.
         EngineStartError: the engine does not start, in its own words.
         InvalidRowsError: with handleInvalid="error".
         ErrorRateError, StalledError: too many requests fail, or no answer comes back for requestTimeout.
@@ -102,6 +104,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
         requestTimeout: float | None = None,
         tensorParallelSize: int | None = None,
         pipelineParallelSize: int | None = None,
+        handOffDir: str | None = None,
         **unknown: Any,
     ) -> None:
         super().__init__(self._input_kwargs)  # type: ignore[attr-defined]
@@ -130,7 +133,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
             return None
         text = self.getOutputSchema()
         try:
-            kind = _parse_datatype_string(text)
+            kind = parse_ddl(text)
         except ParseException as exc:
             raise ConfigError(
                 f"outputSchema={text!r} is not Spark DDL: {str(exc).strip().splitlines()[0]}{_DDL}"
@@ -151,6 +154,10 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
             deduplicate=self._deduplicates(),
             prefix_ordering=self.getPrefixOrdering(),
         )
+
+    def rendered(self, df: DataFrame) -> DataFrame:
+        """Return a frame with its prompts, and the errors of rows that cannot be asked."""
+        return rendered(df, self._source())
 
     def fields(self) -> Fields:
         """Return where a row's request is and where its answer goes."""

@@ -1,0 +1,75 @@
+"""What a plain Spark session and one of Spark Connect do differently: here, so that nothing else need know.
+
+A Spark Connect session has no JVM in reach: no ``sparkContext``, no ``_jdf``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+T = TypeVar("T")
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Return whether the session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def master(spark: SparkSession) -> str:
+    """Return the session's master, "local[2]" or "remote"."""
+    return "remote" if is_remote(spark) else str(spark.sparkContext.master)
+
+
+def runs_on_ray(spark: SparkSession) -> bool:
+    """Return whether RayDP started the session."""
+    return master(spark).startswith("ray")
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks the session runs at once, as far as it says."""
+    return 2 if is_remote(spark) else spark.sparkContext.defaultParallelism
+
+
+def in_thread(spark: SparkSession, function: Callable[[], T]) -> Callable[[], T]:
+    """Return `function` for a thread of its own: there Spark's jobs have this thread's pool and group."""
+    if is_remote(spark):
+        return function
+    from pyspark import inheritable_thread_target
+
+    inherited: Callable[[], T] = inheritable_thread_target(function)
+    return inherited
+
+
+def add_modules(spark: SparkSession, archive: Path) -> None:
+    """Have Spark's Python workers import from a zip of modules."""
+    if is_remote(spark):
+        remote: Any = spark
+        remote.addArtifacts(str(archive), pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(str(archive))
+
+
+def plan_text(frame: DataFrame) -> str:
+    """Return the analyzed plan, in which aliases stand as they were given."""
+    any_frame: Any = frame
+    if is_remote(frame.sparkSession):
+        return str(any_frame._explain_string(extended=True))
+    return str(any_frame._jdf.queryExecution().analyzed().toString())
+
+
+def parse_ddl(text: str) -> DataType:
+    """Return the type of a Spark DDL text, by the session that is active. Raises ParseException."""
+    from pyspark.sql import utils
+    from pyspark.sql.types import _parse_datatype_string
+
+    if not utils.is_remote():
+        return _parse_datatype_string(text)
+    from pyspark.sql.connect.session import SparkSession
+
+    return SparkSession.active().createDataFrame([], text).schema
