@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from platform_plugin import remote
 from platform_plugin.connection import Connection
-from platform_plugin.errors import HandOffError, SchemaError, SessionError
+from platform_plugin.crossing import arrow_schema, check_columns, no_arrow
+from platform_plugin.errors import HandOffError, SessionError
 from platform_plugin.keeper import keeper
 
 if TYPE_CHECKING:
     import ray.data
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 BLOCK_BYTES = 16 * 2**20
 ROWS_PER_BATCH = 10_000
@@ -43,24 +45,13 @@ class RaydpBridge:
             raise SessionError(
                 f"this SparkSession (master {context.master if context else 'remote'}) does not run on Ray, so its "
                 "rows cannot be handed to an engine.\n"
-                "Start it with `with spark_on_ray(...) as spark:` from platform_plugin; stop the other session first."
+                "Start it with `with spark_on_ray(...) as spark:` from platform_plugin, after the other session was "
+                'stopped; or leave handOff at "auto".'
             )
 
     def check(self, schema: StructType) -> None:
         """Raise SchemaError for columns that cannot cross."""
-        names = [f.name for f in schema.fields]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise SchemaError(f"columns {twice} stand twice in the frame; rename or drop one of each pair.")
-        if not names:
-            raise SchemaError("a frame without columns cannot cross to Ray: its rows would be lost.")
-        for field in schema.fields:
-            bad = _cannot_cross(field.dataType)
-            if bad:
-                raise SchemaError(
-                    f"column {field.name!r} of type {field.dataType.simpleString()} cannot cross to Ray ({bad}); "
-                    "cast it or leave it out."
-                )
+        check_columns(schema, no_arrow)
 
     @contextmanager
     def to_ray(self, requests: DataFrame) -> Iterator[ray.data.Dataset]:
@@ -115,7 +106,7 @@ class RaydpBridge:
         """Drop the answers behind `frame`; evaluating it afterwards fails."""
         import ray
 
-        plan = frame._jdf.queryExecution().analyzed().toString()
+        plan = remote.plan_text(frame) if _held else ""
         for name in [n for n in _held if n in plan]:
             ray.get(_held.pop(name).drop.remote(name))
 
@@ -163,9 +154,7 @@ def _owned(table: pa.Table) -> pa.Table:
 
 
 def _fetcher(connection: Connection, place: str, name: str, schema: StructType) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    target = pa.schema([_nullable(field) for field in to_arrow_schema(schema)])
+    target = arrow_schema(schema)
 
     def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on: Spark executor. Yields the blocks whose numbers come in."""
@@ -187,29 +176,3 @@ def _fetcher(connection: Connection, place: str, name: str, schema: StructType) 
                     yield from (block.select(target.names).cast(target).to_batches(max_chunksize=ROWS_PER_BATCH))
 
     return fetch
-
-
-def _nullable(field: pa.Field) -> pa.Field:
-    """Return `field` with all within nullable: a null vector has null parts, which vectors declare impossible."""
-    kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([_nullable(kind.field(i)) for i in range(kind.num_fields)])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(_nullable(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(kind.key_type, _nullable(kind.item_field))
-    return pa.field(field.name, kind)
-
-
-def _cannot_cross(kind: DataType) -> str | None:
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.YearMonthIntervalType):
-        return "Arrow has no year-month interval that Spark reads back"
-    if isinstance(kind, t.ArrayType):
-        return "an array of void" if isinstance(kind.elementType, t.NullType) else _cannot_cross(kind.elementType)
-    if isinstance(kind, t.MapType):
-        return _cannot_cross(kind.keyType) or _cannot_cross(kind.valueType)
-    if isinstance(kind, t.StructType):
-        return next((bad for f in kind.fields if (bad := _cannot_cross(f.dataType))), None)
-    return None
