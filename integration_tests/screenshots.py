@@ -46,9 +46,10 @@ def track() -> tuple[str, list[str]]:
 
 def photograph(page: Page, url: str, name: str, wait: str) -> None:
     """Open a page, wait until a text is on it, and keep it as a picture."""
+    page.goto("about:blank")  # another "#" alone would load nothing
     page.goto(url)
-    page.get_by_text(wait).first.wait_for(timeout=60_000)
-    page.wait_for_timeout(2500)  # charts draw themselves after their data came
+    page.get_by_text(wait).filter(visible=True).first.wait_for(timeout=60_000)
+    page.wait_for_timeout(6000)  # charts draw themselves after their data came
     page.screenshot(path=OUT / f"{name}.png")
     sys.stdout.write(f"{OUT / name}.png\n")
 
@@ -64,11 +65,14 @@ def main() -> None:
         experiment, runs = track()
         with sync_playwright() as playwright:
             browser: Any = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1500, "height": 950})
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
             base = f"{server.uri}/#/experiments/{experiment}"
             photograph(page, f"{base}/runs", "runs", "short prompt")
-            photograph(page, f"{base}/runs/{runs[0]}", "run", "short prompt")
-            photograph(page, f"{base}/runs/{runs[0]}/model-metrics", "metrics", "tokens_per_s")
+            # The pages of runs, rather than those of traces; it stays so.
+            page.get_by_text("Model training").first.click()
+            photograph(page, f"{base}/runs", "runs", "short prompt")
+            photograph(page, f"{base}/runs/{runs[0]}", "run", "About this run")
+            photograph(page, f"{base}/runs/{runs[0]}/model-metrics", "metrics", "Model metrics")
             photograph(page, f"{base}/runs/{runs[0]}/artifacts/reply/latency.png", "latency", "latency.png")
             photograph(page, f"{base}/runs/{runs[0]}/artifacts/reply/timeline.png", "timeline", "timeline.png")
             photograph(page, f"{base}/runs/{runs[0]}/artifacts/reply/sample.json", "sample", "sample.json")

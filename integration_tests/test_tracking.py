@@ -19,7 +19,7 @@ from pyspark.ml.feature import SQLTransformer
 from pyspark.sql import DataFrame, SparkSession
 
 from integration_tests.tracking_server import Server, tracking_server
-from platform_plugin import LLMPredictor, RunReport, autolog, log_model
+from platform_plugin import LLMPredictor, RunReport, autolog, files, log_model
 from platform_plugin.tracking import flush
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -202,8 +202,9 @@ def test_predict_writes_every_row_and_says_how_it_ended(
     assert ran.process.returncode == 3, ran.errors()
     assert last.startswith("predict ok rows=4 no_answer=2 requests=2 ")
     assert last.endswith(f"output={saved / 'out'}")
-    rows = spark.read.csv(str(saved / "out"), header=True, escape='"').collect()
-    assert {row["id"] for row in rows} == {"1", "2", "3", "4"}
+    rows = files.read(spark, str(saved / "out"), "csv").collect()
+    assert {row["id"] for row in rows} == {1, 2, 3, 4}
+    assert {row["message"] for row in rows} == {row[1] for row in ROWS}
     assert {json.loads(row["topic_error"])["type"] for row in rows if row["topic_error"]} >= {"NullPrompt"}
     assert sorted(path.name for path in saved.iterdir()) == ["out", "pipeline", "rows"], "nothing is left beside it"
 

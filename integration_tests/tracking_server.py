@@ -31,7 +31,7 @@ class Server:
 
 
 @contextmanager
-def tracking_server(folder: Path, seconds: float = 120) -> Iterator[Server]:
+def tracking_server(folder: Path, seconds: float = 240) -> Iterator[Server]:
     """Start a server whose files are in `folder`, and wait until it answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -42,7 +42,9 @@ def tracking_server(folder: Path, seconds: float = 120) -> Iterator[Server]:
         *("--artifacts-destination", str(folder / "artifacts")),
     ]
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        # Its runner of jobs is seven processes, of which nothing here makes use.
+        env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True)
     server = Server(f"http://127.0.0.1:{port}", process)
     try:
         deadline = time.monotonic() + seconds

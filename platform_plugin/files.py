@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "delta", "csv", "json")
 
-# A text may have line breaks and quotes in it; Spark's own default for quotes, a backslash, is nobody else's.
-CSV = {"header": True, "multiLine": True, "escape": '"'}
+# Spark's own defaults would cut the spaces around a text, and mark a quote with a backslash, as nobody else does.
+CSV = {"header": True, "escape": '"', "ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
 
 
 def settings(formats: set[str], jars: str | None) -> dict[str, str]:
@@ -59,7 +59,7 @@ def read(spark: SparkSession, path: str, kind: str) -> DataFrame:
     """
     try:
         if kind == "csv":
-            return spark.read.csv(path, inferSchema=True, **CSV)  # type: ignore[arg-type]
+            return spark.read.csv(path, inferSchema=True, multiLine=True, **CSV)  # type: ignore[arg-type]
         return spark.read.format(kind).load(path)
     except AnalysisException as exc:
         raise ConfigError(f"{path!r} cannot be read as {kind}: {str(exc).splitlines()[0]}") from exc
@@ -83,7 +83,7 @@ def write(frame: DataFrame, path: str, kind: str, *, overwrite: bool) -> None:
         return
     with _beside(frame.sparkSession, path) as partial:
         if kind == "csv":
-            flat(frame).write.csv(partial, header=True, escape='"')
+            flat(frame).write.csv(partial, **CSV)  # type: ignore[arg-type]
         else:
             frame.write.format(kind).save(partial)
 

@@ -14,7 +14,7 @@ from platform_plugin.errors import ConfigError, MissingDependencyError
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     values = [
-        (1, 'a "quoted" text, with\na line break', ("Timeout", True), [1, 2], bytearray(b"\x00\xff")),
+        (1, ' a "quoted" text, with\na line break ', ("Timeout", True), [1, 2], bytearray(b"\x00\xff")),
         (2, None, None, None, None),
         (3, "", ("x", None), [], bytearray()),
     ]
@@ -43,7 +43,7 @@ def test_csv_holds_texts_as_they_are_and_nested_columns_as_json(
     path = str(tmp_path / "out")
     files.write(rows, path, "csv", overwrite=False)
     found = {row["id"]: row.asDict() for row in files.read(spark, path, "csv").collect()}
-    assert found[1]["text"] == 'a "quoted" text, with\na line break'
+    assert found[1]["text"] == ' a "quoted" text, with\na line break '
     assert found[1]["error"] == '{"type":"Timeout","retry":true}'
     assert found[1]["many"] == "[1,2]"
     assert found[1]["raw"] == "AP8="
