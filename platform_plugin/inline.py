@@ -7,29 +7,25 @@ as the query runs.
 
 from __future__ import annotations
 
-import asyncio
 import pickle
-import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from platform_plugin import remote, sample
-from platform_plugin.connection import Connection
+from platform_plugin.asker import Asker, Call
 from platform_plugin.engines import answer_schema
 from platform_plugin.errors import HandOffError
-from platform_plugin.forwarder import Forwarder, Limits
-from platform_plugin.inference import BATCHES_IN_FLIGHT, REPLICAS_PER_FORWARDER
 from platform_plugin.monitor import Standing, Watch
 from platform_plugin.passage import Passage, Question
 from platform_plugin.schema import answer_type
-from platform_plugin.supervision import Watcher, own_error, supervise
+from platform_plugin.supervision import Watcher, supervise
 from platform_plugin.tally import Tally
 
 if TYPE_CHECKING:
@@ -42,28 +38,6 @@ ROWS_PER_BATCH = 10_000
 BLOCKS_IN_FLIGHT = 3
 
 _kept: dict[str, tuple[DataFrame, Watch]] = {}
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a Spark task has to know in order to ask; pickles into the functions that Spark runs."""
-
-    connection: Connection
-    monitor: str
-    run: str
-    app: str
-    question: Question
-
-    @classmethod
-    def of(cls, run: Watch, app: str, question: Question) -> Call:
-        """Return the call of a run of this process. Runs on: driver."""
-        return cls(Connection.of_driver(), run.name, run.run, app, question)
-
-    @property
-    def limits(self) -> Limits:
-        """What one task has in flight."""
-        replicas = self.question.max_replicas
-        return Limits(self.question.batch_rows, BATCHES_IN_FLIGHT * min(replicas, REPLICAS_PER_FORWARDER), replicas)
 
 
 @dataclass
@@ -150,7 +124,8 @@ def release(frame: DataFrame) -> None:
     plan = remote.plan_text(frame) if _kept else ""
     for name in [n for n in _kept if n in plan]:
         answers, run = _kept.pop(name)
-        run.tell("release")
+        with suppress(Exception):  # a Ray that has ended answers nobody anyway
+            run.tell("release")
         answers.unpersist()
 
 
@@ -209,64 +184,6 @@ def _ahead(
             yield from oldest()
     while begun:
         yield from oldest()
-
-
-class Asker:
-    """A Spark task's way to the engine: one loop a Python worker, one forwarder a run. Runs on: Spark executor."""
-
-    def __init__(self, call: Call) -> None:
-        self._ray = call.connection.open()
-        try:
-            self.watch = Watch.find(call.run, call.monitor)
-        except ValueError as exc:
-            raise HandOffError(
-                "the process that asked for these answers has ended, or its Ray; run transform again."
-            ) from exc
-        self._loop = _loop()
-        self._forwarder = _forwarder(call, self.watch)
-
-    def released(self) -> bool:
-        """Return whether the answers were released before."""
-        return bool(self._ray.get(self.watch.tell("released")))
-
-    def ask(self, requests: pa.Table) -> Future[pa.Table]:
-        """Send requests to the engine; the answers come in their order."""
-        return asyncio.run_coroutine_threadsafe(self._forwarder(requests), self._loop)
-
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Tell the driver of what fails here: what Spark tells has lost its type."""
-        try:
-            yield
-        except Exception as exc:
-            error = own_error(exc)
-            self._ray.get(self.watch.tell("failed", error))
-            raise error from exc
-
-
-_loops: list[asyncio.AbstractEventLoop] = []
-_forwarders: dict[str, Forwarder] = {}
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process, which runs in a thread of its own."""
-    if not _loops:
-        loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="platform-plugin-inline", daemon=True).start()
-        _loops.append(loop)
-    return _loops[0]
-
-
-def _forwarder(call: Call, watch: Watch) -> Forwarder:
-    """Return the run's forwarder in this process; a new one where the run is another, or was ended meanwhile."""
-    found = _forwarders.get(call.run)
-    if found is None or found.ended:
-        for old in _forwarders.values():
-            old.close()
-        _forwarders.clear()
-        question = call.question
-        found = _forwarders[call.run] = Forwarder(call.app, question.ask, watch, question.output, call.limits)
-    return found
 
 
 def _sums(answers: DataFrame) -> tuple[Tally, int]:

@@ -28,12 +28,15 @@ ENVIRONMENT = {
 """What Ray's processes are to find where this package starts them; a value that is set already stays."""
 
 _lock = threading.Lock()
-_before: dict[str, str | None] | None = None
+_address: str | None = None
+_before: dict[str, str | None] = {}
 
 
 def started() -> bool:
     """Return whether this process runs on a Ray that was started here."""
-    return _before is not None
+    import ray
+
+    return _address is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == _address
 
 
 def connect() -> None:
@@ -43,7 +46,7 @@ def connect() -> None:
     """
     import ray
 
-    global _before
+    global _address
     with _lock:
         if ray.is_initialized():
             return
@@ -57,7 +60,8 @@ def connect() -> None:
                 logging_level=logging.ERROR,
             )
             return
-        before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_AUTH_MODE")}
+        if _address is None:
+            _before.update({name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_AUTH_MODE")})
         os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
         ray.init(
             address="local",
@@ -67,7 +71,7 @@ def connect() -> None:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-        _before = before
+        _address = ray.get_runtime_context().gcs_address
         atexit.register(stop)
         logger.info("Ray was started on this machine; it stops with this program")
 
@@ -76,21 +80,24 @@ def stop() -> None:
     """Stop the engines and Ray, if Ray was started here. Safe to call twice."""
     import ray
 
-    global _before
+    global _address
     with _lock:
-        if _before is None:
+        if _address is None:
             return
-        before, _before = _before, None
+        ours = started()
+        _address = None
         atexit.unregister(stop)
         try:
-            if ray.is_initialized():
+            if ours:
                 pool.shut_down(joined=False)
         except Exception:
             logger.warning("the engines did not stop cleanly", exc_info=True)
         finally:
-            ray.shutdown()
-            for name, value in before.items():
+            if ours:
+                ray.shutdown()
+            for name, value in _before.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+            _before.clear()

@@ -10,8 +10,9 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from platform_plugin import schema as columns
+from platform_plugin.asker import Call
 from platform_plugin.crossing import check_columns, no_arrow
-from platform_plugin.inline import Call, rows_inline
+from platform_plugin.inline import rows_inline
 from platform_plugin.monitor import Standing, Watch
 from platform_plugin.passage import Question
 from platform_plugin.report import RunReport
@@ -85,7 +86,10 @@ class Stream:
 
         if not ray.is_initialized():
             return last
-        standing: Standing = ray.get(self.run.tell("standing"))
+        try:
+            standing: Standing = ray.get(self.run.tell("standing"))
+        except (ray.exceptions.RayError, ValueError):  # another Ray than the one that the stream asked
+            return last
         return RunReport.of(
             standing.tally,
             stage=stage,

@@ -20,8 +20,8 @@ LAYERS = [
     "measure classes overlap rouge prices actors footprint listeners crossing remote",
     "bridges engines chat output ask prompting rows keeper monitor replica routing deployment pool session spark_conf "
     "shipping weights saved credentials udf metrics k8s local_ray probe",
-    "supervision passage hand_off whole_rows stream requests budget forwarder direct inference run scoring preflight "
-    "inline rejoin store answers sample files tracking",
+    "supervision passage asker hand_off whole_rows stream requests budget forwarder direct inference run scoring "
+    "preflight inline rejoin store answers sample files tracking",
     "stages evaluation doctor cli predict demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

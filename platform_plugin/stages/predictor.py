@@ -29,7 +29,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
 
     The answers come from vLLM engines on Ray, which stay warm for the next transform; the frame comes back with every
     input column as it was, the answer in `outputCol` and, for a row that cannot be answered, the reason in
-    `errorCol`. Runs on: driver.
+    `errorCol`. A streaming frame's rows are asked as its query runs. Runs on: driver.
 
     Args:
         inputCol, promptTemplate, messagesCol: where a row's request comes from; exactly one of the three.
