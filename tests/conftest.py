@@ -33,6 +33,12 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URI of one SQLite store for all tests: to make its tables takes seconds. Nothing is set to it."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
 @pytest.fixture(params=["true", "false"], ids=["adaptive", "static"])
 def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     """Run the test with adaptive execution and without."""

@@ -71,10 +71,10 @@ def sample(**columns: Any) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A tracking store of its own, in SQLite, with an experiment whose artifacts are local."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    before, uri = mlflow.get_tracking_uri(), f"sqlite:///{folder / 'mlflow.db'}"
+def store(tmp_path_factory: pytest.TempPathFactory, mlflow_database: str) -> Iterator[str]:
+    """A tracking store with an experiment whose artifacts are local."""
+    folder = tmp_path_factory.mktemp("tracking")
+    before, uri = mlflow.get_tracking_uri(), mlflow_database
     mlflow.set_tracking_uri(uri)
     mlflow.MlflowClient().create_experiment("tests", artifact_location=f"file://{folder / 'artifacts'}")
     mlflow.set_experiment("tests")
@@ -100,6 +100,10 @@ def transform(stage: Any, error: BaseException | None = None, table: pa.Table | 
         told.report, told.sample = report(), table if table is not None else sample()
 
 
+def experiment() -> str:
+    return str(mlflow.get_experiment_by_name("tests").experiment_id)
+
+
 def files(client: Any, run_id: str, path: str | None = None) -> list[str]:
     found = []
     for one in client.list_artifacts(run_id, path):
@@ -116,7 +120,7 @@ def test_a_transform_without_an_active_run_gets_one_of_its_own(store: str) -> No
     transform(LLMPredictor(promptTemplate="Topic of {message}", engine="echo", outputCol="topic"))
     assert flush()
     client = mlflow.MlflowClient()
-    (run,) = client.search_runs(["1"], "attributes.run_name = 'LLMPredictor topic'")
+    (run,) = client.search_runs([experiment()], "attributes.run_name = 'LLMPredictor topic'")
     assert run.info.status == "FINISHED"
     params, metrics = run.data.params, run.data.metrics
     assert params["promptTemplate"] == "Topic of {message}"
@@ -208,7 +212,7 @@ def test_a_transform_that_fails_leaves_a_failed_run_and_its_error(store: str) ->
         with pytest.raises(type(error)):
             transform(stage, error)
         assert flush()
-        run, *_ = mlflow.MlflowClient().search_runs(["1"], "attributes.run_name = 'LLMPredictor broken'")
+        run, *_ = mlflow.MlflowClient().search_runs([experiment()], "attributes.run_name = 'LLMPredictor broken'")
         assert run.info.status == status
         assert run.data.tags["platform_plugin.error"] == type(error).__name__
 
@@ -221,7 +225,7 @@ def test_a_thread_of_spark_gets_a_run_below_that_of_the_main_thread(store: str) 
         thread.start()
         thread.join()
     assert flush()
-    (run,) = mlflow.MlflowClient().search_runs(["1"], "attributes.run_name = 'LLMPredictor fold'")
+    (run,) = mlflow.MlflowClient().search_runs([experiment()], "attributes.run_name = 'LLMPredictor fold'")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
 
 
@@ -234,7 +238,7 @@ def test_disabled_it_logs_no_more_and_enabled_twice_it_logs_once(store: str) -> 
     autolog(disable=True)
     transform(stage)
     assert flush()
-    assert len(mlflow.MlflowClient().search_runs(["1"], "attributes.run_name = 'LLMPredictor counted'")) == 1
+    assert len(mlflow.MlflowClient().search_runs([experiment()], "attributes.run_name = 'LLMPredictor counted'")) == 1
 
 
 def test_without_mlflow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +398,7 @@ transform(LLMPredictor(inputCol="m", engine="echo", outputCol="last"))
         [sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    (run,) = mlflow.MlflowClient().search_runs(["1"], "attributes.run_name = 'LLMPredictor last'")
+    (run,) = mlflow.MlflowClient().search_runs([experiment()], "attributes.run_name = 'LLMPredictor last'")
     assert run.info.status == "FINISHED"
     assert run.data.metrics["rows"] == 10
 

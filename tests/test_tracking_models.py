@@ -29,9 +29,9 @@ CLEAN = "SELECT *, trim(message) AS clean FROM __THIS__"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("mlflow")
-    before, uri = mlflow.get_tracking_uri(), f"sqlite:///{folder / 'mlflow.db'}"
+def store(tmp_path_factory: pytest.TempPathFactory, mlflow_database: str) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("models")
+    before, uri = mlflow.get_tracking_uri(), mlflow_database
     mlflow.set_tracking_uri(uri)
     mlflow.MlflowClient().create_experiment("models", artifact_location=f"file://{folder / 'artifacts'}")
     mlflow.set_experiment("models")

@@ -41,14 +41,15 @@ class Courier:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._open: set[threading.Event] = set()
+        self._late = False
         self._rests_until: dict[str, float] = {}
         self._warned: set[str] = set()
         self.lost = 0
         """Errands that were not done."""
 
     def send(self, uri: str, errand: Errand, *, wait_s: float = 0.0) -> None:
-        """Run `errand` once all earlier ones have run; wait for it, but not where earlier ones are late already."""
-        late, done = bool(self._open), threading.Event()
+        """Run `errand` once all earlier ones have run; wait for it, but not once one was waited for in vain."""
+        done = threading.Event()
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="platform-plugin-tracking", daemon=True)
@@ -61,8 +62,8 @@ class Courier:
             self._lose(done)
             self._warn(uri, f"{BACKLOG} transforms wait to be logged")
             return
-        if not late:
-            done.wait(wait_s)
+        if wait_s and not self._late and not done.wait(wait_s):
+            self._late = True
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all that was sent so far is done, for `timeout_s` seconds at most; return whether it is."""
@@ -110,6 +111,7 @@ class Courier:
     def _close(self, done: threading.Event) -> None:
         with self._lock:
             self._open.discard(done)
+            self._late = self._late and bool(self._open)
         done.set()
 
     def _lose(self, done: threading.Event) -> None:

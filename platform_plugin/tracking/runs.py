@@ -92,7 +92,9 @@ class MlflowTracker:
 
     def ended(self, transform: Transform) -> None:
         """Log the transform; waits a second at most, and not at all where the server is late already."""
-        tracked = self._tracked.pop(transform.id)
+        tracked = self._tracked.pop(transform.id, None)
+        if tracked is None:  # `began` failed, and was warned of
+            return
         if tracked.system is not None:
             tracked.system.stop()
         self.courier.send(tracked.uri, lambda: self._log(tracked, transform), wait_s=WAIT_S)
@@ -138,6 +140,7 @@ class MlflowTracker:
         finally:
             if tracked.own:
                 client.set_terminated(run_id, _status(transform.error))
+                self._places.pop(run_id, None)
         if self.log_models and transform.error is None and not step:
             self._log_model(tracked, transform)
 
