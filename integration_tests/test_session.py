@@ -67,17 +67,19 @@ def ask(spark, rows=3, **args):
 """
 
 LIFE = '''
-from pyspark.sql import SparkSession
-plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-from platform_plugin import spark_on_ray
-found["over plain"] = error(lambda: spark_on_ray().start())
-found["stage in plain"] = error(lambda: ask(plain))
-plain.stop()
-
 import ray
 import mine
 from platform_plugin.session import ENVIRONMENT
 before = {name: os.environ.get(name) for name in ENVIRONMENT}
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+from platform_plugin import spark_on_ray
+found["over plain"] = error(lambda: spark_on_ray().start())
+found["stage in plain"] = ask(plain)
+found["ray beside plain"] = ray.is_initialized()
+plain.stop()
+del os.environ["PYSPARK_PYTHON"]
 
 def rest():
     """Return whether Ray, Spark and the environment are as they were."""
@@ -149,10 +151,10 @@ def test_session_over_another_is_refused_with_the_remedy(life: Any) -> None:
     assert found["two at once"].startswith("SessionError: a Spark-on-Ray session is running")
 
 
-def test_stage_in_a_session_that_is_not_on_ray_says_what_to_do(life: Any) -> None:
+def test_stage_in_a_session_without_ray_starts_one_that_a_session_on_ray_takes_the_place_of(life: Any) -> None:
     found, _ = life
-    assert found["stage in plain"].startswith("SessionError: this SparkSession (master local[1]) does not run on Ray")
-    assert "spark_on_ray" in found["stage in plain"]
+    assert found["stage in plain"] == ["question 0", "question 1", "question 2"]
+    assert found["ray beside plain"] is True
 
 
 def test_session_starts_twice_in_one_process_each_with_its_own_settings(life: Any) -> None:

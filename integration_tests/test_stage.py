@@ -417,7 +417,7 @@ def test_pipeline_fits_transforms_and_loads_in_a_fresh_process(
         found = [{p.name: s.getOrDefault(p) for p in s.params if s.isDefined(p)} for s in stages]
         error = None
         try:
-            stages[2].transform(spark.range(1).selectExpr("'x' as loud"))
+            stages[2].setHandOff("raydp").transform(spark.range(1).selectExpr("'x' as loud"))
         except Exception as exc:
             error = f"{type(exc).__name__}: {exc}"
         print(json.dumps({"params": found, "uids": [s.uid for s in stages], "ray": "ray" in sys.modules and
