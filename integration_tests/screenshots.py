@@ -65,7 +65,7 @@ def main() -> None:
         experiment, runs = track()
         with sync_playwright() as playwright:
             browser: Any = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page = browser.new_page(viewport={"width": 1700, "height": 1000})
             base = f"{server.uri}/#/experiments/{experiment}"
             photograph(page, f"{base}/runs", "runs", "short prompt")
             # The pages of runs, rather than those of traces; it stays so.
