@@ -47,8 +47,7 @@ def predict(
 ) -> None:
     """Run a saved pipeline over files and write its rows with their answers."""
     began = time.monotonic()
-    # A scheduler's stop: the session is stopped, and no partial output stays.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    _heed_sigterm()
     target = output_kind or kind
     try:
         settings = _checked(pipeline, source, output, {kind, target}, overwrite, conf or [], jars)
@@ -69,6 +68,11 @@ def predict(
     _say("ok", figures, {"reports": reports}, as_json)
     if strict and told["no_answer"]:
         raise typer.Exit(NO_ANSWERS)
+
+
+def _heed_sigterm() -> None:
+    """Have a scheduler's stop end the session, and leave no partial output."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def _checked(
@@ -113,6 +117,7 @@ def _run(
     # A model that cannot be had is known before a session starts.
     found = str(loading.fetch(pipeline)) if loading.is_mlflow(pipeline) else pipeline
     with spark_on_ray("predict", **session) as spark:
+        _heed_sigterm()  # Ray and RayDP have put handlers of their own in its place
         model = loading.load_pipeline(found)
         frame = files.read(spark, *source)
         if not overwrite:
