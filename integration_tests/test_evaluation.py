@@ -108,6 +108,7 @@ def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server:
             "plain",
             "city",
             key="id",
+            prediction="answer",
             require={"accuracy": 0.5, "error_rate": "<=0.1"},
             name="topics",
             resamples=200,
