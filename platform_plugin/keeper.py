@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from platform_plugin.actors import warm_actor
 
+LOST = "a process that kept blocks of this run in Ray's object store has ended. Run the transform again."
+
 
 class Keeper:
     """Keeps references by the name of what needs them. Runs on: Ray actor, at most one a node and driver."""
@@ -25,10 +27,13 @@ class Keeper:
 
         self._pushed.setdefault(run, {})[token] = ray.put(table)
 
-    def take(self, run: str, tokens: list[str]) -> list[Any]:
-        """Return the references of `tokens`; what an attempt pushed that Spark gave up is not among them."""
+    def take(self, run: str, tokens: list[str]) -> dict[str, Any]:
+        """Return the references of `tokens`; what an attempt pushed that Spark gave up is not among them.
+
+        Nor is what this actor has lost with a process of its own.
+        """
         pushed = self._pushed.get(run, {})
-        return [pushed[token] for token in tokens]
+        return {token: pushed[token] for token in tokens if token in pushed}
 
     def hold(self, name: str, refs: list[Any]) -> int:
         """Keep `refs` as `name` and return their number."""

@@ -18,7 +18,7 @@ from platform_plugin import remote
 from platform_plugin.connection import Connection
 from platform_plugin.crossing import arrow_schema, check_columns, no_arrow
 from platform_plugin.errors import HandOffError, SessionError
-from platform_plugin.keeper import keeper
+from platform_plugin.keeper import LOST, keeper
 
 if TYPE_CHECKING:
     import ray.data
@@ -77,7 +77,9 @@ class RaydpBridge:
             for node, (_, actor) in keepers.items():
                 tokens = [r.token for r in pushed if r.node == node]
                 if tokens:
-                    refs.update(zip(tokens, ray.get(actor.take.remote(run, tokens)), strict=True))
+                    refs.update(ray.get(actor.take.remote(run, tokens)))
+            if any(r.token not in refs for r in pushed):
+                raise HandOffError(LOST)
             blocks = [refs[r.token] for r in pushed]
             if not blocks:
                 blocks = [ray.put(to_arrow_schema(requests.schema).empty_table())]
@@ -167,7 +169,7 @@ def _fetcher(connection: Connection, place: str, name: str, schema: StructType) 
                     found = None
                 if found is None:
                     raise HandOffError(
-                        "the answers of this frame were released, or the session that made them has ended; "
+                        "the answers of this frame were released, or what held them has ended, a session or a process; "
                         "run transform again, or write the frame before you release it."
                     )
                 block = ray.get(found[0])
