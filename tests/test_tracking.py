@@ -115,13 +115,15 @@ def read(client: Any, run_id: str, path: str) -> Any:
     return json.loads(Path(client.download_artifacts(run_id, path)).read_text())
 
 
-def test_a_transform_without_an_active_run_gets_one_of_its_own(store: str) -> None:
+def test_a_transform_without_an_active_run_gets_one_of_its_own(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     autolog()
     transform(LLMPredictor(promptTemplate="Topic of {message}", engine="echo", outputCol="topic"))
     assert flush()
     client = mlflow.MlflowClient()
     (run,) = client.search_runs([experiment()], "attributes.run_name = 'LLMPredictor topic'")
     assert run.info.status == "FINISHED"
+    assert run.info.end_time >= run.info.start_time
+    assert capsys.readouterr().out == "", "a command's output is its own"
     params, metrics = run.data.params, run.data.metrics
     assert params["promptTemplate"] == "Topic of {message}"
     assert len(params["promptTemplate.sha256"]) == 64

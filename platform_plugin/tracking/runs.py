@@ -16,7 +16,7 @@ from platform_plugin.errors import PlatformPluginError
 from platform_plugin.listeners import Transform
 from platform_plugin.tracking import description, plots
 from platform_plugin.tracking.courier import WAIT_S, Courier
-from platform_plugin.tracking.server import active_run, connect, create_run, probe
+from platform_plugin.tracking.server import active_run, connect, create_run, end_run, probe
 from platform_plugin.tracking.system import SystemMetrics, switched_off
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class MlflowTracker:
                 self._log_files(client, tracked, transform, place, step)
         finally:
             if tracked.own:
-                client.set_terminated(run_id, _status(transform.error))
+                end_run(client, run_id, _status(transform.error))
                 self._places.pop(run_id, None)
         if self.log_models and transform.error is None and not step:
             self._log_model(tracked, transform)
