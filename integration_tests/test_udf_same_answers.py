@@ -46,6 +46,13 @@ FAILS = {
 }
 """The cases that fail on Spark too, and words of their errors: a case that fails by accident would prove nothing."""
 
+REFUSED: dict[str, list[str]] = {
+    "pandas": ["vector", "matrix"],
+    "rows": [],
+    "rows by Arrow": ["span", "vector", "matrix"],
+}
+"""Types that Spark itself refuses, by the kind of UDF."""
+
 
 def outcome(frame: DataFrame) -> tuple[Any, ...]:
     """Return the rows with their exact types, in no order, or the error as the user sees it."""
@@ -79,22 +86,36 @@ def test_ray_answers_as_spark_does(spark: SparkSession, name: str) -> None:
     assert outcome(CASES[name](spark, RAY)) == wanted
 
 
-def same(column: Any) -> Any:
-    return column
+def ways(make: Maker) -> dict[str, Any]:
+    """Return the identity as each kind of UDF of columns, by name; a lambda, since annotations would be looked at."""
+    return {
+        "pandas": lambda kind: make.pandas_udf(lambda column: column, kind),
+        "rows": lambda kind: make.udf(lambda value: value, kind),
+        "rows by Arrow": lambda kind: make.udf(lambda value: value, kind, useArrow=True),
+    }
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_every_type_goes_through_as_on_spark(spark: SparkSession, typed: DataFrame, name: str) -> None:
-    kind, frame = TYPES[name][0], typed.select("id", name)
+@pytest.mark.parametrize("way", ["pandas", "rows", "rows by Arrow"])
+def test_every_type_goes_through_as_on_spark(spark: SparkSession, typed: DataFrame, way: str) -> None:
+    def asked(make: Maker, names: list[str]) -> tuple[Any, ...]:
+        made = [ways(make)[way](TYPES[name][0])(name).alias(name) for name in names]
+        return outcome(typed.select("id", *made))
 
-    def asked(make: Maker) -> list[tuple[Any, ...]]:
-        ways = (make.pandas_udf, make.udf, lambda f, kind: make.udf(f, kind, useArrow=True))
-        found: list[tuple[Any, ...]] = []
-        for way in ways:
-            try:
-                found.append(outcome(frame.select("id", way(same, kind)(name).alias("y"))))
-            except Exception as exc:  # a type that PySpark refuses when the UDF is made
-                found.append((type(exc).__name__, str(exc).splitlines()[0]))
-        return found
+    names = [name for name in TYPES if name not in REFUSED[way]]
+    wanted = asked(SPARK, names)
+    assert isinstance(wanted[0], Counter), wanted
+    assert asked(RAY, names) == wanted
+
+
+@pytest.mark.parametrize(("way", "name"), [(way, name) for way, names in REFUSED.items() for name in names])
+def test_type_that_spark_refuses_is_refused_in_its_words(
+    spark: SparkSession, typed: DataFrame, way: str, name: str
+) -> None:
+    def asked(make: Maker) -> str:
+        with pytest.raises(Exception, match=r"\w") as caught:
+            typed.select("id", ways(make)[way](TYPES[name][0])(name)).collect()
+        trace = TRACEBACK.search(str(caught.value))
+        text = trace["lines"].splitlines()[-1] if trace else str(caught.value).splitlines()[0]
+        return f"{caught.type.__name__}: {re.sub('[0-9]+', 'N', text)}"
 
     assert asked(RAY) == asked(SPARK)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
 import pickle
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.util import try_simplify_traceback
 
@@ -102,7 +106,7 @@ ALL += [in_a_multi_line_call, exits]
 
 
 def caught(function: Callable[[], None]) -> BaseException:
-    with pytest.raises(BaseException) as found:
+    with pytest.raises(BaseException) as found:  # noqa: PT011 - any of them, SystemExit too
         function()
     trace = found.value.__traceback__
     assert trace is not None
@@ -141,3 +145,25 @@ def test_an_exception_that_is_its_own_context_ends() -> None:
     other = KeyError("back")
     error.__context__, other.__context__ = other, error
     assert "loop" in traceback.format_exception(Failure.of(error, "").exception())[-1]
+
+
+def test_lines_of_a_file_that_is_not_here_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "shipped.py"
+    path.write_text("def inner():\n    return [].rotten\n\ndef outer():\n    return inner()\n")
+    space: dict[str, Any] = {"__name__": "shipped"}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    error = caught(space["outer"])
+    wanted = traceback.format_exception(error)
+    failure = Failure.of(error, "nowhere.py")
+    path.unlink()
+    linecache.clearcache()
+    assert traceback.format_exception(failure.exception()) == wanted
+    assert any("return [].rotten" in line for line in wanted)
+
+
+def test_native_code_shows_no_lines() -> None:
+    def native() -> None:
+        pa.array(["a"], pa.int64())
+
+    error = caught(native)
+    assert traceback.format_exception(Failure.of(error, "nowhere.py").exception()) == traceback.format_exception(error)

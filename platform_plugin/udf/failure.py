@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import linecache
 import sys
 from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
@@ -26,6 +27,7 @@ class Line:
     end: int
     column: int
     end_column: int
+    source: str
 
 
 @dataclass
@@ -72,8 +74,11 @@ class Failure:
         error.__context__ = self.context.exception() if self.context else None
         error.__suppress_context__ = self.suppressed
         trace = None
+        sources: dict[str, dict[int, str]] = {}
+        for line in self.lines:
+            sources.setdefault(line.file, {})[line.number] = line.source
         for line in reversed(self.lines):
-            frame, at = _frame(line)
+            frame, at = _frame(line, sources[line.file])
             trace = TracebackType(trace, frame, at, line.number)
         return error.with_traceback(trace)
 
@@ -129,6 +134,7 @@ def _lines(trace: TracebackType | None, hidden: str) -> list[Line]:
                 number if whole else last or number,
                 -1 if whole or column is None else column,
                 -1 if whole or end_column is None else end_column,
+                linecache.getline(code.co_filename, number, trace.tb_frame.f_globals),
             )
         )
         trace = trace.tb_next
@@ -142,7 +148,20 @@ def _position(code: CodeType, at: int) -> tuple[int | None, int | None, int | No
     return None, None, None, None
 
 
-def _frame(line: Line) -> tuple[FrameType, int]:
+class _Sources:
+    """The loader of a module that this process does not have: tells the lines that the actor saw, and no others."""
+
+    def __init__(self, lines: dict[int, str]) -> None:
+        self._lines = lines
+
+    def get_source(self, _: str) -> str | None:
+        """Return a text with those lines in their places, or None where the actor saw none, as in native code."""
+        if not any(self._lines.values()):
+            return None
+        return "".join(self._lines.get(number, "\n") or "\n" for number in range(1, max(self._lines) + 1))
+
+
+def _frame(line: Line, sources: dict[int, str]) -> tuple[FrameType, int]:
     """Return a frame that failed at `line`, and where in its code: PySpark asks the frame itself for its line."""
     call = ast.parse("__fail__()", mode="exec")
     marked = line.column >= 0
@@ -152,7 +171,7 @@ def _frame(line: Line) -> tuple[FrameType, int]:
             node.col_offset = line.column if marked else 0
             node.end_col_offset = line.end_column if marked else 0
     code = compile(call, line.file, "exec").replace(co_name=line.name, co_qualname=line.name)
-    space: dict[str, Any] = {"__name__": "__udf__", "__fail__": _fail}
+    space: dict[str, Any] = {"__name__": "__udf__", "__loader__": _Sources(sources), "__fail__": _fail}
     try:
         exec(code, space)
     except _FailedError:
