@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 from pyspark.accumulators import Accumulator, AddingAccumulatorParam
+from pyspark.serializers import CloudPickleSerializer
 
 import udf_compat
 from platform_plugin.errors import ConfigError, UdfContractError, UnsupportedUdfError
@@ -161,3 +162,9 @@ def test_shared_prologue_names_a_function_that_does_not_answer_batch_by_batch(
 ) -> None:
     with pytest.raises(UdfContractError, match=words):
         list(SharedPrologue(function)(iter([1, 2])))
+
+
+def test_refusal_reaches_the_user_through_sparks_serializer() -> None:
+    lock = threading.Lock()
+    with pytest.raises(UnsupportedUdfError, match=r"closes over lock \(lock\)"):
+        CloudPickleSerializer().dumps((carry(lambda x: lock, UdfOptions()), None))

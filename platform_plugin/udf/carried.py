@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
-from platform_plugin.errors import UnsupportedUdfError
+from platform_plugin.errors import PlatformPluginError, UnsupportedUdfError
 from platform_plugin.udf.options import UdfOptions
 from platform_plugin.udf.packing import check_function, pack
 
@@ -34,6 +35,12 @@ class Carried:
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> Any:
+        try:
+            return self._reduced()
+        except PlatformPluginError as exc:
+            raise _past_pickle(exc) from exc.__cause__
+
+    def _reduced(self) -> Any:
         from platform_plugin import local_ray
         from platform_plugin.connection import Connection
         from platform_plugin.udf.placing import check_place
@@ -63,6 +70,14 @@ def carry(function: Callable[..., Any], options: UdfOptions) -> Carried:
         )
     check_function(function, getattr(function, "__name__", type(function).__name__))
     return Carried(function, options)
+
+
+def _past_pickle(error: PlatformPluginError) -> PlatformPluginError:
+    """Return the error as one that PySpark's serializer lets through: it rewords all that are no PickleError."""
+    kind = type(error)
+    made: Any = type(kind.__name__, (kind, pickle.PicklingError), {"__module__": kind.__module__})
+    told: PlatformPluginError = made(*error.args)
+    return told
 
 
 def _bare(function: Callable[..., Any]) -> inspect.Signature | None:
