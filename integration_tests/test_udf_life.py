@@ -126,17 +126,6 @@ def test_actor_that_is_killed_in_mid_run_is_not_noticed(
     assert set(marks(tmp_path)) - {killed}
 
 
-def test_rows_that_kill_their_actor_each_time_end_the_job_and_say_so(spark: SparkSession) -> None:
-    @pandas_udf("long", on_ray={"replicas": (1, 1)})
-    def deadly(x: pd.Series) -> pd.Series:
-        if (x == 7).any():
-            os.kill(os.getpid(), signal.SIGKILL)
-        return x
-
-    with pytest.raises(Exception, match=r"runs UDF 'deadly' ended 3 times while it had 10 rows of partition 0"):
-        total(spark.range(0, 10, 1, 1).select(deadly("id")))
-
-
 def test_idle_actors_stop_and_start_again_when_they_are_needed(spark: SparkSession, until: Callable[..., Any]) -> None:
     @pandas_udf("long", on_ray={"idle_timeout": 2})
     def napper(x: pd.Series) -> pd.Series:
