@@ -96,6 +96,8 @@ def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
             axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
         most = max((v for one in found for v in (one.value, one.high) if not math.isnan(v)), default=1.0) * scale
         axis.set_xlim(0, most * 1.3 or 1)
+        if unit == "share":
+            axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= min(100, axis.get_xlim()[1])])
         axis.set_yticks(range(len(names)), [_cut(n) for n in names] if place % columns == 0 else [""] * len(names))
         axis.invert_yaxis()
         better = {"higher": "  (higher is better)", "lower": "  (lower is better)"}.get(result.better[metric], "")

@@ -138,6 +138,8 @@ def shown(value: float, unit: str, sign: bool = False) -> str:
         return f"{100 * value:{plus}.1f} %"
     if value and abs(value) < 0.0005:
         return f"{value:{plus}.1e}"
+    if unit in ("tokens", "characters"):
+        return f"{value:{plus},.1f}"
     digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
     return f"{value:{plus},.{digits}f}"
 

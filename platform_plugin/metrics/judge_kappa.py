@@ -20,6 +20,7 @@ class JudgeKappa(ClassCounts):
     """
 
     name = "judge_kappa"
+    better = "neither"  # it says something of the judge, not of the model
     unit = "score"
     needs_classes = False
     takes: ClassVar = {"judge": ("number",), "human": ("number", "text")}
