@@ -51,6 +51,7 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORM_PLUGIN_PROGRESS", "off")
         conf = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": "2"}
+        conf["spark.task.maxFailures"] = "2"  # many tests fail a task on purpose
         with spark_on_ray("integration-tests", executors=1, executor_cores=2, conf=conf) as session:
             session.sparkContext.setLogLevel("OFF")
             yield session

@@ -1,8 +1,9 @@
-"""bridge_over_raydp: a million rows of 1 KB there and back, over RayDP's own calls."""
+"""bridge_over_raydp, bridge_over_parquet: a million rows of 1 KB there and back, over RayDP's own calls and parquet."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -22,6 +23,9 @@ def run(bench: Bench) -> None:
     )
     frame.write.format("noop").mode("overwrite").save()
     ours = _ours(frame, "raydp", None)
+    with tempfile.TemporaryDirectory(prefix="platform-plugin-bench-") as folder:
+        files = _ours(frame, "parquet", folder)
+    bench.record("bridge_over_parquet", sum(files) / sum(ours), "ratio", ours_s=sum(ours), parquet_s=sum(files))
     try:
         theirs = _raydp(frame, bench.spark)
     except Exception as exc:

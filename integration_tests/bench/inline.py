@@ -1,0 +1,66 @@
+"""inline_over_identity, inline_over_raydp: what it costs that rows, or requests, pass through Spark's own tasks."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from integration_tests.bench import Bench
+from platform_plugin import LLMPredictor, release_answers
+
+ROWS = 1_000_000
+REQUESTS = 100_000
+
+
+def run(bench: Bench) -> None:
+    """Time both ways of the path, each after one like it."""
+    _rows(bench)
+    _requests(bench)
+
+
+def _rows(bench: Bench) -> None:
+    """Set a million rows of 1 KB on the way of a stream's rows against ``mapInArrow`` that changes nothing.
+
+    All rows ask the same, so an Arrow batch is one request: it is the way of the rows that is measured, not an engine.
+    """
+    from pyspark.sql import functions as F
+
+    text = F.repeat(F.md5(F.col("id").cast("string")), 31)
+    frame: Any = bench.spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
+    stage = LLMPredictor(inputCol="message", engine="echo")
+    # What `transform` returns for a stream; a batch frame would be answered at once.
+    answered = stage._stream_of(frame)
+    same = frame.mapInArrow(lambda batches: batches, frame.schema)
+    for warm in (answered, same):
+        _read(warm.limit(10))
+    inline_s, identity_s = _read(answered), _read(same)
+    if answered.where("prediction = 'one'").count() != ROWS:
+        raise SystemExit("rows are missing")
+    bench.record("inline_over_identity", inline_s / identity_s, "ratio", inline_s=inline_s, identity_s=identity_s)
+
+
+def _requests(bench: Bench) -> None:
+    """Set the transform of distinct requests inline against the same over raydp."""
+    from pyspark.sql import functions as F
+
+    message = F.concat(F.lit("message "), F.col("id").cast("string"))
+    frame: Any = bench.spark.range(0, REQUESTS, 1, 8).select(message.alias("message"))
+    seconds: dict[str, float] = {}
+    for way in ("raydp", "inline"):
+        stage = LLMPredictor(inputCol="message", engine="echo", batchSize=1024, handOff=way)
+        release_answers(stage.transform(frame.limit(1000)))
+        out = stage.transform(frame)
+        report = stage.lastReport
+        assert report is not None
+        if out.where("prediction IS NOT NULL").count() != REQUESTS:
+            raise SystemExit("rows are missing")
+        release_answers(out)
+        seconds[way] = report.seconds
+    sides = {f"{way}_s": taken for way, taken in seconds.items()}
+    bench.record("inline_over_raydp", seconds["inline"] / seconds["raydp"], "ratio", **sides)
+
+
+def _read(frame: Any) -> float:
+    began = time.monotonic()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
