@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format typecheck bench screenshots lock clean
+.PHONY: help setup demo test test-slow lint format typecheck bench screenshots lock clean
 
 # Run, not only found: a version manager may put a python3.11 on the PATH that refuses to start.
 PYTHON ?= $(shell for p in python3.11 python3 /usr/bin/python3.11; do \
@@ -48,6 +48,9 @@ demo: setup ## the whole path on this machine: Spark -> Ray -> vLLM -> Spark (AR
 test: setup ## quick tests, then those with real engines
 	$(BIN)/python -m pytest tests $(ARGS)
 	$(BIN)/python -m pytest integration_tests $(ARGS)
+
+test-slow: setup ## the cases that `make test` leaves out, some 15 minutes more
+	$(BIN)/python -m pytest integration_tests -m slow $(ARGS)
 
 lint: setup ## ruff, without changing a file
 	$(BIN)/ruff check .

@@ -25,7 +25,11 @@ BAD = ("good", None, " \t", "this is unanswerable", "word " * 64, "good", "bette
 UNANSWERED = {1: "NullPrompt", 2: "EmptyPrompt", 3: "EchoFailure", 4: "PromptTooLong"}
 
 
-@pytest.fixture(params=[hand_offs.INLINE, *find_bridges()])
+WAYS = [hand_offs.INLINE, *find_bridges()]
+
+
+# Parquet is the slowest by far; its files have a test of their own below.
+@pytest.fixture(params=[pytest.param(way, marks=pytest.mark.slow) if way == "parquet" else way for way in WAYS])
 def ask(request: pytest.FixtureRequest, echo: Maker, tmp_path: Path) -> Maker:
     """Return the maker of stages that go one way."""
     way = {"handOff": request.param}

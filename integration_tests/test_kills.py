@@ -95,7 +95,10 @@ def check(stage: LLMPredictor, frame: DataFrame, rows: int) -> None:
     assert (stage.lastReport.distinct, stage.lastReport.failed) == (rows, {})
 
 
-@pytest.mark.parametrize(("killers", "width"), [((257,), 1), ((100, 400), 1), ((257,), 2)])
+@pytest.mark.parametrize(
+    ("killers", "width"),
+    [((257,), 1), pytest.param((100, 400), 1, marks=pytest.mark.slow), pytest.param((257,), 2, marks=pytest.mark.slow)],
+)
 def test_rows_that_kill_their_engine_are_the_only_bad_rows(
     echo: Maker, spark: SparkSession, killers: tuple[int, ...], width: int
 ) -> None:

@@ -119,7 +119,7 @@ Progress.update = update
 found["after interrupt"] = answers(echo().transform(frame))
 os.mkdir("incoming")
 with open("incoming/1.json", "w") as out:
-    out.write("\n".join(json.dumps({"id": id, "message": message}) for id, message in ROWS))
+    out.write(chr(10).join(json.dumps({"id": id, "message": message}) for id, message in ROWS))
 llm = echo()
 exec(sys.argv[1])
 query.processAllAvailable()

@@ -56,10 +56,11 @@ def add_modules(spark: SparkSession, archive: Path) -> None:
 
 
 def plan_text(frame: DataFrame) -> str:
-    """Return the analyzed plan, in which aliases stand as they were given."""
+    """Return the plan, in which aliases stand as they were given."""
     any_frame: Any = frame
     if is_remote(frame.sparkSession):
-        return str(any_frame._explain_string(extended=True))
+        # As it would be sent: the server's own plan is not to be had once files of the frame are gone.
+        return str(any_frame._plan.to_proto(frame.sparkSession.client))
     return str(any_frame._jdf.queryExecution().analyzed().toString())
 
 
