@@ -130,6 +130,7 @@ print(json.dumps([predicted, transformed, platform_plugin.__file__]))
 """
 
 
+@pytest.mark.slow
 def test_with_only_its_requirements_a_logged_model_answers_as_the_original(
     server: Server, df: DataFrame, echo: Callable[..., LLMPredictor], script: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def saved(df: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_predict_writes_every_row_and_says_how_it_ended(
     saved: Path, script: Callable[..., Any], spark: SparkSession
 ) -> None:
@@ -209,6 +211,7 @@ def test_predict_writes_every_row_and_says_how_it_ended(
     assert sorted(path.name for path in saved.iterdir()) == ["out", "pipeline", "rows"], "nothing is left beside it"
 
 
+@pytest.mark.slow
 def test_predict_reads_and_writes_delta(saved: Path, script: Callable[..., Any], df: DataFrame) -> None:
     jars = ",".join(str(path) for path in sorted(JARS.glob("delta-*.jar")))
     if not jars:
