@@ -33,7 +33,7 @@ def test_notebook_is_committed_without_outputs(path: Path) -> None:
     assert tags(code[-1]) == ["stop"]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_java()
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")

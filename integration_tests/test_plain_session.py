@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 JARS = Path(__file__).parents[2] / "shared/jars"
 README = Path(__file__).parents[1] / "README.md"
@@ -81,7 +81,7 @@ def test_stage_in_a_session_of_spark_connect(script: Callable[..., Any], until: 
     if jar is None:
         pytest.skip(f"no jar of Spark Connect in {JARS}")
     program = script(HEAD + CONNECT, arguments=[str(jar)])
-    found = program.found(240)
+    found = program.found(500)
     wanted = ["good", None, None, "good", "better"]
     assert found["schema"] is True
     assert found["answers"] == found["pipeline"] == found["files"] == wanted
@@ -136,7 +136,7 @@ print(json.dumps(found))
 def test_stage_in_plain_sessions_and_after_ctrl_c(script: Callable[..., Any], until: Callable[..., Any]) -> None:
     (example,) = re.findall(r"```py\n(stream = .*?)```", README.read_text(), re.DOTALL)
     program = script(HEAD + LOCAL, arguments=[example])
-    found = program.found(240)
+    found = program.found(500)
     assert found["answers"] == found["after interrupt"] == found["next session"]
     assert found["answers"] == ["good", None, None, "good", "better"]
     assert (found["stream"], found["live"]) == (found["answers"], [5, 3])

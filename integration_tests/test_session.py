@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 SPEC = '''
 """A module of the user's: a function, and an engine that says what it finds in its environment."""
@@ -141,7 +141,7 @@ print(json.dumps(found))
 def life(script: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
     """What a program saw that starts and stops sessions, one after the other."""
     program = script(HEAD + LIFE, ("mine.py", SPEC))
-    return program.found(280), program
+    return program.found(600), program
 
 
 def test_session_over_another_is_refused_with_the_remedy(life: Any) -> None:
@@ -291,13 +291,15 @@ def engine_cores(program: Any) -> list[psutil.Process]:
 
 
 @pytest.mark.vllm
-@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGTERM], pytest.param([signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow)]
+)
 def test_programs_stopped_while_an_engine_loads_leave_no_process(
-    script: Callable[..., Any], until: Callable[..., Any]
+    script: Callable[..., Any], until: Callable[..., Any], numbers: list[signal.Signals]
 ) -> None:
     pytest.importorskip("vllm", reason="vllm is not installed: the extra `cpu` or `gpu`")
     # Side by side, as most of the time goes to their start.
-    programs = {number: script(HEAD + LOADING) for number in (signal.SIGINT, signal.SIGTERM)}
+    programs = {number: script(HEAD + LOADING) for number in numbers}
     cores = []
     for number, program in programs.items():
         cores += until(functools.partial(engine_cores, program), 300)
@@ -305,6 +307,6 @@ def test_programs_stopped_while_an_engine_loads_leave_no_process(
         program.signal(number)
     for program in programs.values():
         assert "it was not stopped" not in program.finish(120)
-        until(lambda program=program: not program.processes(), 60)
+        until(lambda program=program: not program.processes(), 120)
     # An orphan's end is taken note of by process 1, which in a container may not care to.
     assert all(not core.is_running() or core.status() == psutil.STATUS_ZOMBIE for core in cores)
