@@ -114,7 +114,7 @@ def inlined(frame: DataFrame) -> Iterator[Passage]:
     """Compute the requests, once, into Spark's cache; leaving the context frees them there."""
     cached = frame.persist()
     try:
-        yield Inline(cached, cached.count())
+        yield Inline(cached, int(cached.count()))
     finally:
         cached.unpersist()
 
@@ -191,7 +191,7 @@ def _sums(answers: DataFrame) -> tuple[Tally, int]:
     tally, size = Tally(), 0
     for row in answers.mapInArrow(_tallied, "tally binary, size bigint").collect():
         tally.merge(pickle.loads(row["tally"]))
-        size += row["size"]
+        size += int(row["size"])
     return tally, size
 
 

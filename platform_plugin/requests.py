@@ -192,8 +192,9 @@ class Requests:
         )
         bad = sorted((r for r in found if r["type"] is not None), key=lambda r: str(r["type"]))
         return Counts(
-            rows=sum(r["rows"] for r in found),
-            refused={r["type"]: r["rows"] for r in bad},
+            # Spark Connect counts with numpy's integers, which JSON does not take.
+            rows=sum(int(r["rows"]) for r in found),
+            refused={r["type"]: int(r["rows"]) for r in bad},
             messages={r["type"]: r["message"] for r in bad},
         )
 
