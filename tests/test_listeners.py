@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -28,9 +27,8 @@ class Ear:
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "_listeners", [])
-    yield
 
 
 def test_a_listener_hears_each_transform_once_and_its_error() -> None:
