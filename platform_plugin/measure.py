@@ -110,7 +110,8 @@ class Mean(Measure):
 def ratio(above: Values, below: Values) -> Values:
     """Return above / below, NaN where that is 0 / 0 or x / 0."""
     above, below = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below != 0)
+    quotient: Values = np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below != 0)
+    return quotient
 
 
 def numbers(batch: pa.Table, column: str) -> Values:
