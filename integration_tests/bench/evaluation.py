@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
-import psutil
 from pyspark.sql import functions as F
 
 from integration_tests.bench import Bench
+from integration_tests.bench._peak import Peak
 from platform_plugin import evaluate
 
 METRICS = ["accuracy", "macro_f1", "rougeL", "token_f1", "error_rate"]
@@ -31,7 +30,7 @@ def run(bench: Bench) -> None:
         )
         if rows == 10_000:
             evaluate({"a": "a", "b": "b"}, frame, "label", METRICS, baseline="a", key="id", track=False)
-        with _Peak() as memory:
+        with Peak() as memory:
             began = time.monotonic()
             result = evaluate({"a": "a", "b": "b"}, frame, "label", METRICS, baseline="a", key="id", track=False)
             seconds[rows] = time.monotonic() - began
@@ -51,25 +50,3 @@ def run(bench: Bench) -> None:
         "ratio",
         **{f"bytes_{rows}": value for rows, value in peak.items()},
     )
-
-
-class _Peak:
-    """The most memory that this process had while the context was open, sampled ten times a second."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        process = psutil.Process()
-        while not self._over.wait(0.1):
-            self.bytes = max(self.bytes, process.memory_info().rss)
-
-    def __enter__(self) -> _Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-import psutil
-
 from integration_tests.bench import Bench
+from integration_tests.bench._peak import Peak
 from platform_plugin import LLMPredictor, release_answers
 
 
@@ -24,7 +22,7 @@ def run(bench: Bench) -> None:
         )
         if rows == 10_000:
             release_answers(stage.transform(frame))
-        with _Peak() as memory:
+        with Peak() as memory:
             answered = stage.transform(frame)
         report = stage.lastReport
         assert report is not None
@@ -46,25 +44,3 @@ def run(bench: Bench) -> None:
         "ratio",
         **{f"us_per_row_{rows}": value * 1e6 for rows, value in per_row.items()},
     )
-
-
-class _Peak:
-    """The most memory that this process had while the context was open, sampled ten times a second."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        process = psutil.Process()
-        while not self._over.wait(0.1):
-            self.bytes = max(self.bytes, process.memory_info().rss)
-
-    def __enter__(self) -> _Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()

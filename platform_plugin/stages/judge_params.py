@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Param, Params
 
 from platform_plugin.stages.convert import one_of
-from platform_plugin.stages.params import HasPrompt
+from platform_plugin.stages.params import HasChat, text
 
 RUBRIC = "The answer does what was asked, is right, and says nothing beside the point."
 JUDGE_DEFAULTS: dict[str, Any] = {
@@ -19,60 +19,20 @@ JUDGE_DEFAULTS: dict[str, Any] = {
 }
 
 
-def _text(name: str, doc: str) -> Param[str]:
-    return Param(Params._dummy(), name, doc, TypeConverters.toString)
-
-
-class HasJudge(Params):
+class HasJudge(HasChat):
     """What the judge reads; how the model is asked is as in the predictor."""
 
-    rubric = _text("rubric", "what a good answer is, in words")
+    rubric = text("rubric", "what a good answer is, in words")
     mode: Param[str] = Param(
         Params._dummy(),
         "mode",
         "score: from 1 to 5 for predictionCol; pairwise: predictionCol against otherCol, asked in both orders",
         one_of("score", "pairwise"),
     )
-    predictionCol = _text("predictionCol", "column with the answer that is judged")
-    otherCol = _text("otherCol", "column with the answer that it is compared with, in pairs")
-    labelCol = _text("labelCol", "column with a reference answer, shown to the judge")
-    humanCol = _text("humanCol", "column with a person's score (in pairs: 1 a win, 0.5 a tie, 0 a loss), for agreement")
-
-    inputCol = HasPrompt.inputCol
-    chatTemplate = HasPrompt.chatTemplate
-    chatTemplateKwargs = HasPrompt.chatTemplateKwargs
-    promptTooLong = HasPrompt.promptTooLong
-    samplingParams = HasPrompt.samplingParams
-
-    def getInputCol(self) -> str:
-        return self.getOrDefault(self.inputCol)
-
-    def setInputCol(self, value: str) -> Self:
-        return self._set(inputCol=value)
-
-    def getChatTemplate(self) -> str:
-        return self.getOrDefault(self.chatTemplate)
-
-    def setChatTemplate(self, value: str) -> Self:
-        return self._set(chatTemplate=value)
-
-    def getChatTemplateKwargs(self) -> dict[str, Any]:
-        return self.getOrDefault(self.chatTemplateKwargs)
-
-    def setChatTemplateKwargs(self, value: dict[str, Any]) -> Self:
-        return self._set(chatTemplateKwargs=value)
-
-    def getPromptTooLong(self) -> str:
-        return self.getOrDefault(self.promptTooLong)
-
-    def setPromptTooLong(self, value: str) -> Self:
-        return self._set(promptTooLong=value)
-
-    def getSamplingParams(self) -> dict[str, Any]:
-        return self.getOrDefault(self.samplingParams)
-
-    def setSamplingParams(self, value: dict[str, Any]) -> Self:
-        return self._set(samplingParams=value)
+    predictionCol = text("predictionCol", "column with the answer that is judged")
+    otherCol = text("otherCol", "column with the answer that it is compared with, in pairs")
+    labelCol = text("labelCol", "column with a reference answer, shown to the judge")
+    humanCol = text("humanCol", "column with a person's score (in pairs: 1 a win, 0.5 a tie, 0 a loss), for agreement")
 
     def getRubric(self) -> str:
         return self.getOrDefault(self.rubric)

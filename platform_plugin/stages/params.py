@@ -41,13 +41,10 @@ def text(name: str, doc: str) -> Param[str]:
     return Param(Params._dummy(), name, doc, TypeConverters.toString)
 
 
-class HasPrompt(Params):
-    """Where the request of a row comes from: exactly one of inputCol, promptTemplate and messagesCol."""
+class HasChat(Params):
+    """How the model is asked, whatever the stage asks it."""
 
     inputCol = text("inputCol", "column with the user's message, string")
-    promptTemplate = text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
-    messagesCol = text("messagesCol", "column with the conversation, array<struct<role:string,content:string>>")
-    systemPrompt = text("systemPrompt", "prepended as the system message")
     chatTemplate = text("chatTemplate", "auto: the model's own, where it has one; none: raw completion; or Jinja text")
     chatTemplateKwargs = Param(Params._dummy(), "chatTemplateKwargs", "passed to the chat template", json_dict)
     promptTooLong: Param[str] = Param(
@@ -55,9 +52,6 @@ class HasPrompt(Params):
         "promptTooLong",
         "error: a row error; truncate_left, truncate_right: shorten the last user message from that side",
         one_of("error", "truncate_left", "truncate_right"),
-    )
-    samplingParamsCol = text(
-        "samplingParamsCol", "column with a row's own sampling parameters, struct or JSON string; over samplingParams"
     )
     samplingParams = Param(
         Params._dummy(),
@@ -71,24 +65,6 @@ class HasPrompt(Params):
 
     def setInputCol(self, value: str) -> Self:
         return self._set(inputCol=value)
-
-    def getPromptTemplate(self) -> str:
-        return self.getOrDefault(self.promptTemplate)
-
-    def setPromptTemplate(self, value: str) -> Self:
-        return self._set(promptTemplate=value)
-
-    def getMessagesCol(self) -> str:
-        return self.getOrDefault(self.messagesCol)
-
-    def setMessagesCol(self, value: str) -> Self:
-        return self._set(messagesCol=value)
-
-    def getSystemPrompt(self) -> str:
-        return self.getOrDefault(self.systemPrompt)
-
-    def setSystemPrompt(self, value: str) -> Self:
-        return self._set(systemPrompt=value)
 
     def getChatTemplate(self) -> str:
         return self.getOrDefault(self.chatTemplate)
@@ -108,17 +84,46 @@ class HasPrompt(Params):
     def setPromptTooLong(self, value: str) -> Self:
         return self._set(promptTooLong=value)
 
-    def getSamplingParamsCol(self) -> str:
-        return self.getOrDefault(self.samplingParamsCol)
-
-    def setSamplingParamsCol(self, value: str) -> Self:
-        return self._set(samplingParamsCol=value)
-
     def getSamplingParams(self) -> dict[str, Any]:
         return self.getOrDefault(self.samplingParams)
 
     def setSamplingParams(self, value: dict[str, Any]) -> Self:
         return self._set(samplingParams=value)
+
+
+class HasPrompt(HasChat):
+    """Where the request of a row comes from: exactly one of inputCol, promptTemplate and messagesCol."""
+
+    promptTemplate = text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
+    messagesCol = text("messagesCol", "column with the conversation, array<struct<role:string,content:string>>")
+    systemPrompt = text("systemPrompt", "prepended as the system message")
+    samplingParamsCol = text(
+        "samplingParamsCol", "column with a row's own sampling parameters, struct or JSON string; over samplingParams"
+    )
+
+    def getPromptTemplate(self) -> str:
+        return self.getOrDefault(self.promptTemplate)
+
+    def setPromptTemplate(self, value: str) -> Self:
+        return self._set(promptTemplate=value)
+
+    def getMessagesCol(self) -> str:
+        return self.getOrDefault(self.messagesCol)
+
+    def setMessagesCol(self, value: str) -> Self:
+        return self._set(messagesCol=value)
+
+    def getSystemPrompt(self) -> str:
+        return self.getOrDefault(self.systemPrompt)
+
+    def setSystemPrompt(self, value: str) -> Self:
+        return self._set(systemPrompt=value)
+
+    def getSamplingParamsCol(self) -> str:
+        return self.getOrDefault(self.samplingParamsCol)
+
+    def setSamplingParamsCol(self, value: str) -> Self:
+        return self._set(samplingParamsCol=value)
 
 
 class HasOutput(Params):
