@@ -18,15 +18,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import psutil
 import pytest
 from pyspark.ml.linalg import DenseMatrix, DenseVector, MatrixUDT, SparseVector, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from integration_tests.tracking_server import Server, tracking_server
 from platform_plugin.errors import MissingDependencyError
 from platform_plugin.jdk import use_java
-from platform_plugin.session import spark_on_ray
+from platform_plugin.session import ENVIRONMENT, spark_on_ray
 from platform_plugin.stages import LLMPredictor
 
 TAG = "PLATFORM_PLUGIN_TEST_TAG"
@@ -143,6 +145,23 @@ def until() -> Callable[..., Any]:
     return wait
 
 
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with tracking_server(tmp_path_factory.mktemp("mlflow")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(_server: Server, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A real MLflow server, and in it an experiment of this module."""
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(_server.uri)
+    mlflow.set_experiment(request.module.__name__)
+    yield _server
+    mlflow.set_tracking_uri(before)
+    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
+
+
 @dataclass
 class Script:
     """A program of its own, whose processes are known by a tag in their environment."""
@@ -209,11 +228,13 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
         tag = uuid.uuid4().hex
         # Process titles must not be written over the environment, where the tag is looked for.
         own = {TAG: tag, "SPT_NOENV": "1", "PLATFORM_PLUGIN_PROGRESS": "off"}
+        # Nor what the session of the other tests has set.
+        inherited = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
         with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
             process = subprocess.Popen(
                 [sys.executable, str(folder / "main.py"), *(arguments or [])],
                 cwd=folder,
-                env={**os.environ, **own, **env},
+                env={**inherited, **own, **env},
                 stdout=out,
                 stderr=err,
                 text=True,

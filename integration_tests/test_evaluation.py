@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +19,7 @@ from pyspark.sql import functions as F
 from sklearn.metrics import cohen_kappa_score
 from typer.testing import CliRunner
 
+from integration_tests.tracking_server import Server
 from platform_plugin import evaluate, pool
 from platform_plugin.cli import build_app
 from platform_plugin.errors import ConfigError, GateError, RunError, SchemaError
@@ -47,41 +42,6 @@ def data(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, "id int, message string, topic string, city string, human int")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real MLflow server on loopback: sqlite, artefacts in a folder."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    uri = f"http://127.0.0.1:{port}"
-    options = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "files")]
-    command = [sys.executable, "-m", "mlflow", "server", *options, "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--workers", "1"], stdout=log, stderr=log, start_new_session=True)
-    try:
-        _wait_for(f"{uri}/health", process, folder / "log")
-        before = mlflow.get_tracking_uri()
-        mlflow.set_tracking_uri(uri)
-        yield uri
-        mlflow.set_tracking_uri(before)
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(20)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            if process.poll() is not None:
-                break
-            threading.Event().wait(0.2)
-    pytest.fail(f"MLflow's server does not start:\n{log.read_text()[-3000:]}")
-
-
 def predictor(template: str, **params: Any) -> LLMPredictor:
     return LLMPredictor(promptTemplate=template, **{**ENGINE, **params})
 
@@ -94,7 +54,7 @@ def last_word(stage: LLMPredictor) -> PipelineModel:
     return PipelineModel([stage, last])
 
 
-def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server: str, tmp_path: Path) -> None:
+def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server: Server, tmp_path: Path) -> None:
     mlflow.set_experiment("evaluation")
     judge = LLMJudge(rubric="Names the topic.", inputCol="message", humanCol="human", **ENGINE)
     models = {"plain": last_word(predictor("{message}")), "wrong": last_word(predictor("{message} or so"))}
@@ -145,7 +105,7 @@ def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server:
     assert mlflow.active_run() is None
 
 
-def test_texts_are_logged_only_where_asked_for(data: DataFrame, server: str, tmp_path: Path) -> None:
+def test_texts_are_logged_only_where_asked_for(data: DataFrame, server: Server, tmp_path: Path) -> None:
     mlflow.set_experiment("evaluation-keys")
     result = evaluate({"old": "topic"}, data, "topic", ["accuracy"], resamples=0)
     folder = Path(mlflow.artifacts.download_artifacts(run_id=result.run_id, dst_path=str(tmp_path)))
@@ -155,7 +115,7 @@ def test_texts_are_logged_only_where_asked_for(data: DataFrame, server: str, tmp
     assert "label" not in data.sparkSession.read.parquet(str(folder / "results")).columns
 
 
-def test_model_that_fails_is_told_and_the_rest_stays_logged(data: DataFrame, server: str) -> None:
+def test_model_that_fails_is_told_and_the_rest_stays_logged(data: DataFrame, server: Server) -> None:
     mlflow.set_experiment("evaluation-failing")
     strict = predictor("{message}", handleInvalid="error")
     with pytest.raises(RunError, match=r"(?s)strict: InvalidRowsError.*What was computed is kept"):
@@ -301,7 +261,7 @@ def _replica(stage: LLMPredictor) -> str:
     return str(pool.handle(pool.app_name(stage.spec())).ready.remote().result(timeout_s=60))
 
 
-def test_example_of_the_readme_runs(data: DataFrame, capsys: pytest.CaptureFixture[str], server: str) -> None:
+def test_example_of_the_readme_runs(data: DataFrame, capsys: pytest.CaptureFixture[str], server: Server) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     (example,) = re.findall(r"```py\n(from platform_plugin import LLMJudge, evaluate.*?)```", readme, re.DOTALL)
     echoing = example.replace("rubric=", 'engine="echo", rubric=')

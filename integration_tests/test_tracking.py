@@ -33,15 +33,6 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    before = mlflow.get_tracking_uri()
-    with tracking_server(tmp_path_factory.mktemp("mlflow")) as running:
-        mlflow.set_tracking_uri(running.uri)
-        yield running
-    mlflow.set_tracking_uri(before)
-
-
 @pytest.fixture(autouse=True)
 def _off() -> Iterator[None]:
     yield
@@ -98,6 +89,7 @@ def test_a_server_that_goes_away_takes_no_row_with_it(
     try:
         with tracking_server(tmp_path / "other") as other:
             mlflow.set_tracking_uri(other.uri)
+            mlflow.set_experiment(__name__)
             assert by_id(pipeline.transform(df)) == expected
             assert flush(60)
             assert len(mlflow.search_runs(output_format="list")) == 1
@@ -108,6 +100,7 @@ def test_a_server_that_goes_away_takes_no_row_with_it(
                 assert flush(60)
     finally:
         mlflow.set_tracking_uri(server.uri)
+        mlflow.set_experiment(__name__)
     told = [record.getMessage() for record in caplog.records if "does not take" in record.getMessage()]
     assert len(told) == 1, told
 
