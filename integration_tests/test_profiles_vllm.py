@@ -39,7 +39,7 @@ def embedded() -> Path:
 
 @pytest.fixture(scope="module")
 def folders(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder a profile: its model's shapes and a tokenizer; only the embedded one has weights."""
+    """A folder a profile: its model's shapes and a tokenizer; only the embedded ones have weights."""
     from transformers import LlamaConfig, MixtralConfig
 
     configs = {
@@ -58,7 +58,7 @@ def folders(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
             **LAYERS,
         ),
     }
-    folders = {"smollm2-135m": embedded}
+    folders = {"smollm2-135m": embedded, "minilm-l6-v2": Path(ensure_weights(load_profile("minilm-l6-v2")))}
     for name, config in configs.items():
         folders[name] = tmp_path_factory.mktemp(name)
         config.save_pretrained(folders[name])
@@ -98,9 +98,11 @@ def test_names_that_are_not_the_users_are_names_of_vllm() -> None:
 def test_vllm_accepts_the_profile(name: str, folders: dict[str, Path]) -> None:
     profile = load_profile(name)
     config = engine_config(profile, folders[name])
-    assert config.model_config.max_model_len == profile.engine_args["max_model_len"]
+    wanted = profile.engine_args
+    assert config.model_config.max_model_len == wanted.get("max_model_len", config.model_config.max_model_len)
+    assert config.model_config.runner_type == wanted.get("runner", "generate")
     assert config.parallel_config.tensor_parallel_size == profile.tensor_parallel_size
-    assert config.cache_config.enable_prefix_caching is True
+    assert config.cache_config.enable_prefix_caching is wanted.get("enable_prefix_caching", False)
 
 
 @pytest.mark.timeout(300)

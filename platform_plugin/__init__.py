@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from platform_plugin.pool import release_engines
     from platform_plugin.report import RunReport
     from platform_plugin.session import SparkOnRay, spark_on_ray
-    from platform_plugin.stages import LLMJudge, LLMPredictor, PredictionEvaluator
+    from platform_plugin.stages import LLMEmbedder, LLMJudge, LLMPredictor, PredictionEvaluator
     from platform_plugin.tracking import autolog, load_stage, log_model
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "LLMEmbedder": "stages",
     "LLMJudge": "stages",
     "LLMPredictor": "stages",
     "PredictionEvaluator": "stages",
@@ -34,6 +35,7 @@ _HOMES = {
     "spark_on_ray": "session",
 }
 __all__ = [
+    "LLMEmbedder",
     "LLMJudge",
     "LLMPredictor",
     "PredictionEvaluator",

@@ -114,6 +114,24 @@ def check_sampling(params: Mapping[str, Any], label: str = "samplingParams") -> 
     _refuse(faults)
 
 
+_POOLING: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "dimensions": ("an integer of at least 1", lambda v: type(v) is int and v >= 1),
+    "use_activation": ("true or false; true normalizes", lambda v: isinstance(v, bool)),
+}
+
+
+def check_pooling(params: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a pooling parameter unknown or of a wrong value."""
+    faults = []
+    for name, value in params.items():
+        if name not in _POOLING:
+            there = ", ".join(_POOLING)
+            faults.append(f"poolingParams: {name!r} is not known; there are {there}.{near(name, _POOLING)}")
+        elif not _POOLING[name][1](value):
+            faults.append(f"poolingParams: {name}={value!r}, but it must be {_POOLING[name][0]}.")
+    _refuse(faults)
+
+
 def _refuse(faults: list[str]) -> None:
     if faults:
         raise ConfigError("\n".join(faults[:5]))

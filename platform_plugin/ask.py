@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from platform_plugin.arguments import check_sampling
+from platform_plugin.arguments import check_pooling, check_sampling
 from platform_plugin.chat import Refusal
 from platform_plugin.config import Ask
 from platform_plugin.engines import error_row
@@ -38,6 +38,7 @@ _GENERATION = re.compile(r"\{%-?\s*(end)?generation\s*-?%\}")
 def check_ask(ask: Ask) -> None:
     """Raise ConfigError for sampling, a template or a shape of answers that no row can be asked with. On the driver."""
     _check_values(ask, "samplingParams")
+    check_pooling(ask.pooling)
     _check_template(ask)
     if ask.choices and ask.output_type is not None:
         raise ConfigError("outputChoices and outputSchema are both set: an answer has one shape; unset one of them.")
@@ -45,6 +46,16 @@ def check_ask(ask: Ask) -> None:
         raise ConfigError(f"outputChoices={list(ask.choices)!r}: wanted texts that are not empty and all different.")
     if ask.output_type is not None:
         json_schema(ask.output_type)
+
+
+def check_task(ask: Ask, runner: str, model: str) -> None:
+    """Raise ConfigError where an engine of this `runner`, as vLLM names it, does not do what is asked."""
+    if (ask.task == "embed") != (runner == "pooling"):
+        does, stage = ("embeds", "LLMEmbedder") if runner == "pooling" else ("generates", "LLMPredictor")
+        raise ConfigError(
+            f"model={model!r} {does} here (engineArgs runner={runner!r}), and task {ask.task!r} is asked of it; "
+            f"give it to {stage}, or choose another model."
+        )
 
 
 def row_ask(ask: Ask, sampling: str | None) -> Ask | Refusal:

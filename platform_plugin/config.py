@@ -44,12 +44,14 @@ class EngineConfig(Frozen):
 
 
 TooLong = Literal["error", "truncate_left", "truncate_right"]
+Task = Literal["generate", "embed"]
 
 
 class Ask(Frozen):
     """What one transform wants of each request; it travels with every batch, so engines are shared.
 
     Args:
+        task: a text for an answer, or with "embed" a vector, made as `pooling` says (as vLLM spells it).
         messages: whether a prompt is a JSON array of messages.
         chat_template: "auto", "none" or Jinja text; `chat_template_kwargs` go to it.
         sampling: as vLLM spells it; a request's own `sampling` column wins over it.
@@ -59,6 +61,8 @@ class Ask(Frozen):
         request_timeout_s: from when the engine takes the request.
     """
 
+    task: Task = "generate"
+    pooling: dict[str, Any] = Field(default_factory=dict)
     system_prompt: str | None = None
     messages: bool = False
     chat_template: str = "auto"

@@ -33,6 +33,8 @@ _TEXTS = {"date": _DAY, "timestamp": f"{_DAY}T{_TIME}{_ZONE}", "timestamp_ntz": 
 _FLOAT_MAX = (2 - 2**-23) * 2.0**127
 MOST_ITEMS = 32
 """Elements of an array at most: a small model would never end one."""
+VECTOR: dict[str, Any] = {"finish_reason": "stop", "cached_tokens": 0, "output_tokens": 0}
+"""What is known of every answer that is a vector."""
 NARROW = "json_schema"
 """Key of a Spark field's metadata: a part of a JSON schema."""
 _TAKES = "string, boolean, integers, float, double, decimal, date, timestamp, arrays and structs of them"
@@ -172,7 +174,9 @@ def example(kind: Type, chance: random.Random) -> Any:
 
 
 def output_type(ask: Ask) -> pa.DataType:
-    """Return the Arrow type of `output`: the text (free, a choice or JSON), or a list of texts where n > 1."""
+    """Return the Arrow type of `output`: a text (free, a choice or JSON), a list of them where n > 1, or a vector."""
+    if ask.task == "embed":
+        return pa.list_(pa.float32())
     return pa.string() if ask.answers == 1 else pa.list_(pa.string())
 
 

@@ -52,7 +52,7 @@ class Preflight:
             ("requests", f"{self.distinct:,} distinct"),
             ("prompt", f"{self.prompt_tokens:,.0f}{off} tokens ({self.sampled:,} requests counted)"),
             ("longest", f"{self.longest:,} of {_number(print_.max_model_len)} tokens; {self.too_long:,.0f} too long"),
-            ("output", f"at most {self.output_tokens_bound:,} tokens"),
+            ("output", f"at most {self.output_tokens_bound:,} tokens" if self.output_tokens_bound else "vectors"),
             ("weights", _bytes(print_.weights_bytes)),
             ("KV cache", f"{_bytes(print_.kv_cache_bytes)}, {_number(print_.kv_cache_tokens)} tokens"),
         ]
@@ -81,8 +81,9 @@ def preflight(requests: Requests, spec: EngineSpec, ask: Ask) -> Preflight:
     spread = statistics.stdev(tokens) if len(tokens) > 1 else 0.0
     unseen = 1 - len(tokens) / distinct if distinct else 0.0
     most = footprint.max_model_len
-    long = sum(n >= most for n in tokens) / len(tokens) if tokens and most else 0.0
-    limit = {**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or most or 0
+    answer = 0 if ask.task == "embed" else 1
+    long = sum(n > most - answer for n in tokens) / len(tokens) if tokens and most else 0.0
+    limit = answer and ({**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or most or 0)
     return Preflight(
         rows=counts.rows,
         refused=dict(counts.refused),

@@ -24,7 +24,8 @@ class Source(Frozen):
     """Where a model's files are: exactly one of a Python package, the hub and a folder.
 
     Args:
-        package: distribution that carries the model as the GGUF file `file`; it is converted once.
+        package: distribution that carries the model: as the GGUF file `file`, which is converted once, or as the
+            folder in which `file` is, which is used as it is.
         hub: id on the Hugging Face hub, ``owner/name``.
         folder: absolute path, the same on every node.
     """

@@ -26,20 +26,21 @@ def fit(
 ) -> Prompt | Refusal:
     """Return the prompt as ``ask.prompt_too_long`` says, or why it is too long.
 
-    A prompt that leaves room for one token of answer stays whole. One that does not is cut so that
-    ``min(max_tokens, max_model_len // 4)`` tokens are left for the answer: the last user message keeps its longest
-    end (truncate_left) or beginning (truncate_right) that fits, and nothing else is touched.
+    A prompt that leaves room for one token of answer (none, where a vector is wanted) stays whole. Else it is cut so
+    that ``min(max_tokens, max_model_len // 4)`` tokens are left for the answer: the last user message keeps its
+    longest end (truncate_left) or beginning (truncate_right) that fits, and nothing else is touched.
 
     Args:
         render: messages -> the tokens of the whole prompt; called again for each length that is tried.
         max_model_len: tokens of prompt and answer together.
     """
     tokens = render(messages)
-    if len(tokens) < max_model_len:
+    answer = 0 if ask.task == "embed" else 1
+    if len(tokens) <= max_model_len - answer:
         return Prompt(messages, tokens, truncated=False)
     last = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=None)
     if ask.prompt_too_long == "error" or last is None:
-        return _too_long(len(tokens), max_model_len, "shorten the prompt or raise max_model_len")
+        return _too_long(len(tokens), max_model_len, answer, "shorten the prompt or raise max_model_len")
     content = messages[last]["content"]
 
     def cut(size: int) -> Prompt:
@@ -47,11 +48,12 @@ def fit(
         shorter = [*messages[:last], {**messages[last], "content": kept}, *messages[last + 1 :]]
         return Prompt(shorter, render(shorter), truncated=True)
 
-    room = min({**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or max_model_len, max(1, max_model_len // 4))
+    wanted = {**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or max_model_len
+    room = answer and min(wanted, max(1, max_model_len // 4))
     size, prompt = _longest(cut, len(content), len(tokens), max_model_len - room)
     if not size:
         rest = f"of which {len(prompt.tokens)} are not of the last user message, the only one that is shortened"
-        return _too_long(len(tokens), max_model_len, f"{rest}; {room} are kept free for the answer")
+        return _too_long(len(tokens), max_model_len, answer, f"{rest}; {room} are kept free for the answer")
     return prompt
 
 
@@ -77,12 +79,13 @@ def _longest(cut: Callable[[int], Prompt], length: int, tokens: int, budget: int
     return size, prompt
 
 
-def _too_long(tokens: int, max_model_len: int, remedy: str) -> Refusal:
-    most = max_model_len - 1
+def _too_long(tokens: int, max_model_len: int, answer: int, remedy: str) -> Refusal:
+    most = max_model_len - answer
+    less = " less one for the answer" if answer else ""
     return error_row(
         "length",
         "PromptTooLong",
-        f"{tokens} tokens, the model takes {most} (max_model_len {max_model_len} less one for the answer); {remedy}",
+        f"{tokens} tokens, the model takes {most} (max_model_len {max_model_len}{less}); {remedy}",
     )
 
 

@@ -107,8 +107,9 @@ class RunReport:
         tokens = f"{self.prompt_tokens:,} in"
         if self.cached_tokens:
             tokens += f" ({self.prefix_hit_rate:.0%} from the prefix cache)"
-        tokens += f"  {self.output_tokens:,} out"
-        if self.tokens_per_s is not None:
+        if self.output_tokens:
+            tokens += f"  {self.output_tokens:,} out"
+        if self.tokens_per_s:
             tokens += f"  {self.tokens_per_s:,.0f} out/s"
         latency = [(p, self.latency.quantile(p / 100)) for p in (50, 90, 99)]
         steps = " + ".join(f"{name} {s:.1f}" for name, s in self.steps.items())

@@ -16,7 +16,7 @@ from platform_plugin import pool, session
 from platform_plugin.config import Ask, Replicas
 from platform_plugin.engines import EngineSpec, error_row
 from platform_plugin.errors import SessionError
-from platform_plugin.template import PromptTemplate
+from platform_plugin.template import PromptTemplate, value_of
 
 DETAILS = (
     *("finish_reason", "prompt_tokens", "cached_tokens", "output_tokens"),
@@ -29,7 +29,7 @@ _TEXT = re.compile(r"\S", re.ASCII)
 
 @dataclass(frozen=True)
 class Fields:
-    """Where a row's request is, and where its answer goes; see the stage's params."""
+    """Where a row's request is, and where its answer goes; see the stage's params. `vector`: as one of spark.ml."""
 
     output: str
     error: str
@@ -38,6 +38,7 @@ class Fields:
     template: PromptTemplate | None = None
     messages: str | None = None
     sampling: str | None = None
+    vector: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Scorer:
             columns["key"].append(str(place).encode())
             columns["prompt"].append(prompt)
             if self.fields.sampling is not None:
-                own = row.get(self.fields.sampling)
+                own = value_of(row, self.fields.sampling, "samplingParamsCol")
                 columns["sampling"].append(own if own is None or isinstance(own, str) else _json(own))
         return pa.table(columns, schema=pa.schema(types.items())), refused
 
@@ -95,17 +96,17 @@ class Scorer:
         """Return the prompt of a row or its error: the same as Spark's expressions of `requests` give."""
         fields = self.fields
         if fields.messages is not None:
-            messages = row.get(fields.messages)
+            messages = value_of(row, fields.messages, "messagesCol")
             wrong = _bad_messages(messages)
             if wrong is not None or messages is None:
                 return None, error_row("render", "BadMessages", wrong or "")
             return _json([{"role": m["role"], "content": m["content"]} for m in messages]), None
         if fields.template is not None:
             prompt = fields.template.render(row)
-            null = next((f for f in fields.template.fields if row.get(f) is None), None)
+            null = next((f for f in fields.template.fields if value_of(row, f) is None), None)
             message = f"template field {null!r} is null"
         else:
-            prompt = row.get(fields.input or "")
+            prompt = value_of(row, fields.input or "", "inputCol")
             message = f"inputCol {fields.input!r} is null"
         if prompt is None:
             return None, error_row("render", "NullPrompt", message)
@@ -118,6 +119,11 @@ class Scorer:
         if self.ask.output_type is not None:
             for answer in answers:
                 answer["output"] = _typed(answer["output"], self.ask.output_type)
+        if self.fields.vector:
+            from pyspark.ml.linalg import Vectors
+
+            for answer in answers:
+                answer["output"] = None if answer["output"] is None else Vectors.dense(answer["output"])
         return answers
 
     def _joined(

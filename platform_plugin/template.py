@@ -108,7 +108,7 @@ class PromptTemplate:
         Raises:
             SchemaError: a field is not in `row`, or is of a type a template does not take.
         """
-        texts = {field: _python_text(_value(row, field), field) for field in self.fields}
+        texts = {field: _python_text(value_of(row, field), field) for field in self.fields}
         pieces = [texts[part] if is_field else part for part, is_field in self.parts]
         return None if None in pieces else "".join(piece or "" for piece in pieces)
 
@@ -134,15 +134,15 @@ def _place(text: str, index: int) -> str:
     return f"line {len(before)}, column {len(before[-1]) + 1}"
 
 
-def _value(row: Mapping[str, Any], field: str) -> Any:
-    """Return the value of `field`, found as Spark finds columns: without regard to case."""
+def value_of(row: Mapping[str, Any], field: str, role: str = "promptTemplate field") -> Any:
+    """Return the value of `field`, found as Spark finds columns: without regard to case. Raises SchemaError."""
     if field in row:
         return row[field]
     for name, value in row.items():
         if name.lower() == field.lower():
             return value
     raise SchemaError(
-        f"promptTemplate field {field!r} is not in the row, which has "
+        f"{role} {field!r} is not in the row, which has "
         f"{', '.join(map(repr, row)) or 'nothing'}."
         f"{near(field, row) or ' Add it.'}"
     )

@@ -73,12 +73,16 @@ def ensure_weights(profile: ModelProfile, say: Callable[[str], object] = logger.
 
 
 def weights_dir(profile: ModelProfile) -> Path:
-    """Return the folder of an embedded model, which may not be there yet."""
+    """Return the folder of an embedded model, which may not be there yet if it is converted."""
+    if not _is_converted(profile):
+        return _carried(profile).parent
     return cache_dir() / "models" / f"{profile.name}-{_carrier(profile).version}"
 
 
 def verify(profile: ModelProfile) -> bool:
     """Return whether the converted files have their checksums. Reads them all: 0.2 s for 270 MB."""
+    if not _is_converted(profile):
+        return _carried(profile).is_file()
     folder = weights_dir(profile)
     manifest = _manifest(folder)
     return bool(manifest) and all(
@@ -101,7 +105,7 @@ def build(profile: ModelProfile, convert: Callable[[Path, Path], None]) -> Path:
             return folder
         shutil.rmtree(partial, ignore_errors=True)  # of a conversion that was killed
         partial.mkdir()
-        convert(_gguf(profile), partial)
+        convert(_carried(profile), partial)
         _write_manifest(partial)
         shutil.rmtree(folder, ignore_errors=True)  # damaged
         partial.replace(folder)
@@ -118,10 +122,14 @@ def _carrier(profile: ModelProfile) -> importlib.metadata.Distribution:
         raise MissingDependencyError(_remedy(profile.name, package, "demo")) from exc
 
 
-def _gguf(profile: ModelProfile) -> Path:
+def _is_converted(profile: ModelProfile) -> bool:
+    return (profile.source.file or "").endswith(".gguf")
+
+
+def _carried(profile: ModelProfile) -> Path:
     carrier = _carrier(profile)
     for entry in carrier.files or ():
-        if entry.name == profile.source.file:
+        if entry.match(profile.source.file or ""):
             return Path(str(carrier.locate_file(entry)))
     raise ProfileError(
         f"profile {profile.name!r} wants the file {profile.source.file!r}, "
@@ -202,6 +210,8 @@ def _write_manifest(folder: Path) -> None:
 def _is_usable(profile: ModelProfile) -> bool:
     """Return whether every file has the manifest's size, and its time or else its checksum."""
     folder = weights_dir(profile)
+    if not _is_converted(profile):
+        return True
     manifest = _manifest(folder)
     try:
         stats = {name: (folder / name).stat() for name in manifest}

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from platform_plugin.config import Ask, EngineConfig
@@ -112,3 +114,23 @@ def test_die_on_ends_the_process() -> None:
 def test_bad_argument_is_refused_on_the_driver(engine_args: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_spec(echo(**engine_args)).check()
+
+
+def test_pooling_echo_gives_vectors_of_length_one_near_for_near_texts() -> None:
+    spec = load_spec(echo(runner="pooling"))
+    spec.check_ask(Ask(task="embed"))
+    assert spec.output_type(Ask(task="embed")) == pa.list_(pa.float32())
+    texts = ("my card is lost", "my card is lost", "my card is gone", "where is she")
+    made = asyncio.run(spec.build().infer(batch_of(*texts), Ask(task="embed")))
+    first, same, near, far = (np.array(row["output"]) for row in made.to_pylist())
+    assert (first == same).all()
+    assert first @ first == pytest.approx(1)
+    assert 1 > first @ near > first @ far
+    assert {row["output_tokens"] for row in made.to_pylist()} == {0}
+
+
+def test_engine_does_only_what_its_runner_does() -> None:
+    with pytest.raises(ConfigError, match=r"embeds here.*LLMEmbedder"):
+        load_spec(echo(runner="pooling")).check_ask(Ask())
+    with pytest.raises(ConfigError, match=r"generates here.*LLMPredictor"):
+        load_spec(echo()).check_ask(Ask(task="embed"))

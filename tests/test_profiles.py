@@ -93,7 +93,7 @@ def test_wrong_profile_names_file_and_field(conf: Path, text: str, complaint: st
 
 
 def test_absent_profile_lists_the_others_and_near_names() -> None:
-    with pytest.raises(ProfileError, match=r"llama-3\.1-8b, mixtral-8x7b.*Did you mean 'mixtral-8x7b'"):
+    with pytest.raises(ProfileError, match=r"llama-3\.1-8b, minilm-l6-v2, mixtral-8x7b.*Did you mean 'mixtral-8x7b'"):
         load_profile("mixtral-8x7")
 
 

@@ -7,29 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import time
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field
 
 from platform_plugin.arguments import SAMPLING_DEFAULTS
-from platform_plugin.ask import check_ask, timed_out
+from platform_plugin.ask import check_ask, check_task, timed_out
 from platform_plugin.chat import Message, refused, to_messages
 from platform_plugin.config import Ask, EngineConfig, Frozen, Placement
 from platform_plugin.engines import Engine, error_row
 from platform_plugin.errors import ConfigError, EngineStartError, near
 from platform_plugin.footprint import Footprint
 from platform_plugin.meter import Meter
-from platform_plugin.output import example, output_type, to_answer
+from platform_plugin.output import VECTOR, example, output_type, to_answer
 from platform_plugin.prompting import fit
 from platform_plugin.rows import answer_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+
+WIDTH = 64
+"""Places of a vector."""
 
 
 class EchoArgs(Frozen):
@@ -44,6 +50,7 @@ class EchoArgs(Frozen):
         garble_on: a row with this text in its prompt has an answer that fits no shape.
         prefix_words: the engine remembers the prompts it saw by so many first words; 0: it does not.
         fail_start: the engine does not start, and says this.
+        runner: as vLLM names it; with "pooling" it gives vectors of words, counted in `WIDTH` places.
     """
 
     delay_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -54,6 +61,7 @@ class EchoArgs(Frozen):
     garble_on: str | None = Field(default=None, min_length=1)
     prefix_words: int = Field(default=0, ge=0, strict=True)
     fail_start: str | None = Field(default=None, min_length=1)
+    runner: Literal["auto", "generate", "pooling"] = "auto"
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Self:
@@ -80,9 +88,10 @@ class EchoSpec:
     def check_ask(self, ask: Ask) -> None:
         """Raise ConfigError for what vLLM would refuse, so that a trial run tells the truth."""
         check_ask(ask)
+        check_task(ask, EchoArgs.read(self.config.engine_args).runner, self.config.model)
 
     def output_type(self, ask: Ask) -> pa.DataType:
-        """Return string, or where n > 1 a list of strings."""
+        """Return string, where n > 1 a list of strings, or a vector's list of floats."""
         return output_type(ask)
 
     def count_tokens(self, prompts: list[str], ask: Ask) -> list[int]:
@@ -155,6 +164,9 @@ class EchoEngine:
         prompt = fit(messages, lambda ms: [word for m in ms for word in m["content"].split()], ask, args.max_model_len)
         if refused(prompt):
             return {"error": prompt}
+        if ask.task == "embed":
+            vector = _vector(prompt.tokens, ask.pooling.get("dimensions", WIDTH))
+            return {"output": vector, **VECTOR, "prompt_tokens": len(prompt.tokens), "truncated": prompt.truncated}
         room = args.max_model_len - len(prompt.tokens)
         most = min(room, {**SAMPLING_DEFAULTS, **ask.sampling}["max_tokens"] or room)
         outputs, reasons, words = [], [], 0
@@ -186,6 +198,15 @@ class EchoEngine:
         if ask.output_type is not None:
             return json.dumps(example(ask.output_type, chance))
         return next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
+
+
+def _vector(words: Sequence[str], width: int) -> list[float]:
+    """Return how often words fall on each of `width` places, as a vector of length 1."""
+    counts = [0] * width
+    for word in words:
+        counts[zlib.crc32(word.encode()) % width] += 1
+    length = math.hypot(*counts)
+    return [count / length for count in counts]
 
 
 SPEC = EchoSpec

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from platform_plugin.arguments import SAMPLING_DEFAULTS, check_engine_args
-from platform_plugin.ask import bad_sampling, check_ask, timed_out
+from platform_plugin.ask import bad_sampling, check_ask, check_task, timed_out
 from platform_plugin.chat import refused
 from platform_plugin.config import Ask, EngineConfig, Placement
 from platform_plugin.engines import Engine, error_row
@@ -27,16 +27,16 @@ from platform_plugin.errors import EngineDiedError, EngineStartError, MissingDep
 from platform_plugin.failures import FailureLog
 from platform_plugin.footprint import Footprint, of_folder
 from platform_plugin.meter import Meter
-from platform_plugin.output import json_schema, output_type, to_answer
+from platform_plugin.output import VECTOR, json_schema, output_type, to_answer
 from platform_plugin.profiles import ModelProfile, resolve_profile
 from platform_plugin.prompting import Prompt, Prompter, count_tokens
 from platform_plugin.rows import answer_rows
 from platform_plugin.weights import ensure_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from vllm import SamplingParams
+    from vllm import PoolingParams
     from vllm.v1.engine.async_llm import AsyncLLM
 
 COMPACT = {"backend": "xgrammar", "disable_any_whitespace": True}
@@ -67,9 +67,10 @@ class VllmSpec:
     def check_ask(self, ask: Ask) -> None:
         """Raise ConfigError for what no row can be asked with."""
         check_ask(ask)
+        check_task(ask, self.engine_args().get("runner", "auto"), self.config.model)
 
     def output_type(self, ask: Ask) -> pa.DataType:
-        """Return string, or where n > 1 a list of strings."""
+        """Return string, where n > 1 a list of strings, or a vector's list of floats."""
         return output_type(ask)
 
     def count_tokens(self, prompts: list[str], ask: Ask) -> list[int]:
@@ -173,18 +174,32 @@ class VllmEngine:
             return {"error": prompt}
         try:
             async with asyncio.timeout(ask.request_timeout_s):
+                if ask.task == "embed":
+                    return await self._embed(prompt, params)
                 return await self._generate(prompt, ask, params)
         except TimeoutError:
             return {"error": timed_out(ask)}
 
-    async def _generate(self, prompt: Prompt, ask: Ask, params: SamplingParams) -> dict[str, Any]:
-        request_id = uuid.uuid4().hex
+    async def _embed(self, prompt: Prompt, params: PoolingParams) -> dict[str, Any]:
         start = time.monotonic()
+        result = await self._last(self._llm.encode, prompt, params)
+        if refused(result):
+            return {"error": result}
+        return {
+            "output": result.outputs.data.float().tolist(),
+            **VECTOR,
+            "prompt_tokens": len(prompt.tokens),
+            "truncated": prompt.truncated,
+            "seconds": time.monotonic() - start,
+        }
+
+    async def _last(self, ask_vllm: Callable[..., Any], prompt: Prompt, params: Any) -> Any:
+        """Return the last result that vLLM gives of a request, or the error of a request that it refused."""
+        request_id = uuid.uuid4().hex
         try:
-            async for result in self._llm.generate(  # noqa: B007 - the last one is the answer
-                {"prompt_token_ids": list(prompt.tokens)}, params, request_id
-            ):
-                pass
+            async for result in ask_vllm({"prompt_token_ids": list(prompt.tokens)}, params, request_id):
+                last = result
+            return last
         except asyncio.CancelledError:
             # vLLM takes back what it has begun to stream; a request cut off while it is handed in is ours.
             await self._llm.abort(request_id)
@@ -194,7 +209,13 @@ class VllmEngine:
                 raise self._died() from exc
             # EngineGenerateError is an empty wrapper around the reason.
             reason = exc.__cause__ or exc
-            return {"error": error_row("engine", type(reason).__name__, str(reason) or "vLLM gave no reason")}
+            return error_row("engine", type(reason).__name__, str(reason) or "vLLM gave no reason")
+
+    async def _generate(self, prompt: Prompt, ask: Ask, params: Any) -> dict[str, Any]:
+        start = time.monotonic()
+        result = await self._last(self._llm.generate, prompt, params)
+        if refused(result):
+            return {"error": result}
         reasons = [answer.finish_reason or "error" for answer in result.outputs]
         if "abort" in reasons or "error" in reasons:
             if self._llm.errored:
@@ -217,12 +238,14 @@ class VllmEngine:
         return EngineDiedError(f"the vLLM engine of model {self._profile.name!r} is gone: {said}")
 
 
-def _params(ask: Ask) -> SamplingParams:
+def _params(ask: Ask) -> Any:
     """Return vLLM's own parameters. Raises what vLLM raises on a value that it does not take."""
     import msgspec
-    from vllm import SamplingParams
+    from vllm import PoolingParams, SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+    if ask.task == "embed":
+        return PoolingParams(task="embed", **ask.pooling)
     given = {**SAMPLING_DEFAULTS, **ask.sampling}
     if given.get("logit_bias"):  # JSON has string keys only
         given["logit_bias"] = {int(token): bias for token, bias in given["logit_bias"].items()}

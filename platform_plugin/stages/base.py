@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param
@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 
 class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
     """A Spark ML Transformer whose output column an engine answers. Runs on: driver."""
+
+    ENGINE_ARGS: ClassVar[dict[str, Any]] = {}
+    """What the stage needs of its engine; engineArgs go over them."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         super().__init__()
@@ -135,6 +138,14 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         """Return the struct that the engine's JSON text holds, or None where the text is the answer."""
         return None
 
+    def shaped(self, answers: DataFrame) -> DataFrame:
+        """Return the frame with the answers in the type that the stage promises; the engine's own, if not defined."""
+        return answers
+
+    def shaped_type(self, answer: DataType) -> DataType:
+        """Return the type that `shaped` makes of an answer's."""
+        return answer
+
     def check(self, columns: StructType) -> None:
         """Raise SchemaError or ConfigError for the stage's own params. To be defined by the stage."""
         raise NotImplementedError
@@ -152,7 +163,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         config = EngineConfig.of(
             engine=self.getEngine(),
             model=self.getModel(),
-            engine_args={**self.getEngineArgs(), **sizes},
+            engine_args={**self.ENGINE_ARGS, **self.getEngineArgs(), **sizes},
             trust_remote_code=self.getTrustRemoteCode(),
         )
         spec = load_spec(config)
@@ -186,16 +197,19 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         self.replicas()
         hand_off.check_word(self.getHandOff(), self._hand_off_dir())
         spec = self.spec()
-        output: DataType = from_arrow_type(spec.output_type(self.ask()))
-        struct = self.answer_struct()
-        if struct is not None:
-            output = ArrayType(struct) if isinstance(output, ArrayType) else struct
         made = [
-            StructField(self.getOutputCol(), output),
+            StructField(self.getOutputCol(), self.shaped_type(self._answer_type(spec))),
             StructField(self.getErrorCol(), schema.ERROR_TYPE),
         ]
         made += [StructField(name, schema.DETAILS_TYPE) for name in details]
         return spec, StructType([*columns.fields, *made])
+
+    def _answer_type(self, spec: EngineSpec) -> DataType:
+        output: DataType = from_arrow_type(spec.output_type(self.ask()))
+        struct = self.answer_struct()
+        if struct is None:
+            return output
+        return ArrayType(struct) if isinstance(output, ArrayType) else struct
 
     def _hand_off_dir(self) -> str | None:
         return self.getHandOffDir() if self.isDefined(self.handOffDir) else None
@@ -216,7 +230,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             return self._answer(df, told)
 
     def _stream_of(self, df: DataFrame) -> DataFrame:
-        spec, made = self._checked(df.schema)
+        spec, _ = self._checked(df.schema)
         check_stream(df.schema)
         HandOff.of(self.getHandOff(), self._hand_off_dir(), df).check_session(df.sparkSession)
         rendered = self.rendered(df)
@@ -226,19 +240,19 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             app=pool.start(spec, replicas, joined=session.joined()),
             question=Question(ask, spec.output_type(ask), self.getBatchSize(), replicas.max_replicas),
             outputs=(self.getOutputCol(), self.getErrorCol(), details),
-            output_type=made[self.getOutputCol()].dataType,
+            output_type=self._answer_type(spec),
             parse=self.answer_struct() is not None,
             deduplicate=self._deduplicates(),
             handle_invalid=self.getHandleInvalid(),
             spending=Spending(self.getMaxErrorRate(), ask.request_timeout_s, replicas.start_timeout_s),
         )
-        self._result = self._stream.frame(rendered)
+        self._result = self.shaped(self._stream.frame(rendered))
         return self._result
 
     def _answer(self, df: DataFrame, told: listeners.Transform) -> DataFrame:
         steps, began = Steps(), time.monotonic()
         with steps.step("check"):
-            spec, made = self._checked(df.schema)
+            spec, _ = self._checked(df.schema)
             way = HandOff.of(self.getHandOff(), self._hand_off_dir(), df)
             way.check_session(df.sparkSession)
             requests = self.requests(df)
@@ -255,17 +269,18 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         logger.info("transform stage=%s engine=%s model=%s begins", name, self.getEngine(), self.getModel())
         with Progress(name) as progress:
             answered = run.answer(requests, progress, steps, told)
-        self._result = rejoin(
+        rows = rejoin(
             requests.keyed,
             answered.frame,
             output_col=self.getOutputCol(),
             error_col=self.getErrorCol(),
             details_col=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
-            output_type=made[self.getOutputCol()].dataType,
+            output_type=self._answer_type(spec),
             parse=self.answer_struct() is not None,
             handle_invalid=self.getHandleInvalid(),
             answers_bytes=answered.size_bytes,
         )
+        self._result = self.shaped(rows)
         self._stream = None
         self._report = RunReport.of(
             answered.tally,

@@ -41,23 +41,15 @@ def text(name: str, doc: str) -> Param[str]:
     return Param(Params._dummy(), name, doc, TypeConverters.toString)
 
 
-class HasChat(Params):
-    """How the model is asked, whatever the stage asks it."""
+class HasInput(Params):
+    """A row's text."""
 
     inputCol = text("inputCol", "column with the user's message, string")
-    chatTemplate = text("chatTemplate", "auto: the model's own, where it has one; none: raw completion; or Jinja text")
-    chatTemplateKwargs = Param(Params._dummy(), "chatTemplateKwargs", "passed to the chat template", json_dict)
     promptTooLong: Param[str] = Param(
         Params._dummy(),
         "promptTooLong",
         "error: a row error; truncate_left, truncate_right: shorten the last user message from that side",
         one_of("error", "truncate_left", "truncate_right"),
-    )
-    samplingParams = Param(
-        Params._dummy(),
-        "samplingParams",
-        "as vLLM spells them; over temperature 0 and max_tokens 256",
-        json_dict,
     )
 
     def getInputCol(self) -> str:
@@ -65,6 +57,37 @@ class HasChat(Params):
 
     def setInputCol(self, value: str) -> Self:
         return self._set(inputCol=value)
+
+    def getPromptTooLong(self) -> str:
+        return self.getOrDefault(self.promptTooLong)
+
+    def setPromptTooLong(self, value: str) -> Self:
+        return self._set(promptTooLong=value)
+
+
+class HasTemplate(Params):
+    """A text made of several columns."""
+
+    promptTemplate = text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
+
+    def getPromptTemplate(self) -> str:
+        return self.getOrDefault(self.promptTemplate)
+
+    def setPromptTemplate(self, value: str) -> Self:
+        return self._set(promptTemplate=value)
+
+
+class HasChat(HasInput):
+    """How the model is asked, whatever the stage asks it."""
+
+    chatTemplate = text("chatTemplate", "auto: the model's own, where it has one; none: raw completion; or Jinja text")
+    chatTemplateKwargs = Param(Params._dummy(), "chatTemplateKwargs", "passed to the chat template", json_dict)
+    samplingParams = Param(
+        Params._dummy(),
+        "samplingParams",
+        "as vLLM spells them; over temperature 0 and max_tokens 256",
+        json_dict,
+    )
 
     def getChatTemplate(self) -> str:
         return self.getOrDefault(self.chatTemplate)
@@ -78,12 +101,6 @@ class HasChat(Params):
     def setChatTemplateKwargs(self, value: dict[str, Any]) -> Self:
         return self._set(chatTemplateKwargs=value)
 
-    def getPromptTooLong(self) -> str:
-        return self.getOrDefault(self.promptTooLong)
-
-    def setPromptTooLong(self, value: str) -> Self:
-        return self._set(promptTooLong=value)
-
     def getSamplingParams(self) -> dict[str, Any]:
         return self.getOrDefault(self.samplingParams)
 
@@ -91,21 +108,14 @@ class HasChat(Params):
         return self._set(samplingParams=value)
 
 
-class HasPrompt(HasChat):
+class HasPrompt(HasChat, HasTemplate):
     """Where the request of a row comes from: exactly one of inputCol, promptTemplate and messagesCol."""
 
-    promptTemplate = text("promptTemplate", "the user's message as a text with {column} fields; {{ and }} for braces")
     messagesCol = text("messagesCol", "column with the conversation, array<struct<role:string,content:string>>")
     systemPrompt = text("systemPrompt", "prepended as the system message")
     samplingParamsCol = text(
         "samplingParamsCol", "column with a row's own sampling parameters, struct or JSON string; over samplingParams"
     )
-
-    def getPromptTemplate(self) -> str:
-        return self.getOrDefault(self.promptTemplate)
-
-    def setPromptTemplate(self, value: str) -> Self:
-        return self._set(promptTemplate=value)
 
     def getMessagesCol(self) -> str:
         return self.getOrDefault(self.messagesCol)
