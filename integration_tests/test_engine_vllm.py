@@ -36,10 +36,10 @@ def vllm(**engine_args: Any) -> EngineConfig:
 
 
 def engine_cores() -> list[psutil.Process]:
-    """Return the living processes that this one has started for vLLM."""
+    """Return the living processes that this one has started for vLLM; replicas of other tests are Ray's."""
     return [
         p
-        for p in psutil.Process().children(recursive=True)
+        for p in psutil.Process().children()
         if p.status() != psutil.STATUS_ZOMBIE and "EngineCore" in " ".join(p.cmdline())
     ]
 
