@@ -19,7 +19,7 @@ from platform_plugin.udf.kinds import find_kinds, kind_of
 from platform_plugin.udf.options import UdfOptions
 from platform_plugin.udf.packing import pack, unpack
 from platform_plugin.udf.prologue import SharedPrologue
-from udf_compat.settings import options_with
+from platform_plugin.udf.settings import options_with
 
 COUNT = Accumulator(7, 0, AddingAccumulatorParam(0))
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from platform_plugin.udf.pools import census
+    from platform_plugin.udf.settings import configure
     from udf_compat.installing import install, uninstall
     from udf_compat.moving import on_ray, on_spark
-    from udf_compat.settings import configure
 
 _HOMES = {
     "census": "platform_plugin.udf.pools",
-    "configure": "udf_compat.settings",
+    "configure": "platform_plugin.udf.settings",
     "install": "udf_compat.installing",
     "on_ray": "udf_compat.moving",
     "on_spark": "udf_compat.moving",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from udf_compat.moving import moved
-from udf_compat.settings import options_with
+from platform_plugin.udf.moving import moved
+from platform_plugin.udf.settings import options_with
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -11,8 +11,8 @@ from typing import Any
 
 from platform_plugin.udf.carried import Carried, carry
 from platform_plugin.udf.kinds import kind_of
+from platform_plugin.udf.settings import configure, options_with
 from udf_compat.moving import STAYS
-from udf_compat.settings import configure, options_with
 
 _OWN = ("platform_plugin.", "pyspark.")
 _USERS = ("pyspark.ml.functions",)

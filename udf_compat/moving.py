@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from platform_plugin.udf.carried import carry
-from platform_plugin.udf.kinds import kind_of
-from platform_plugin.udf.options import UdfOptions
-from udf_compat.settings import options_with
+from platform_plugin.udf.moving import moved
+from platform_plugin.udf.settings import options_with
 
 STAYS = "__udf_compat_on_spark__"
 
@@ -40,25 +39,3 @@ def on_spark(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a function that stays on Spark's executors where `install` or ``python -m udf_compat`` moves all others."""
     setattr(function, STAYS, True)
     return function
-
-
-def moved(made: Any, options: UdfOptions) -> Any:
-    """Return PySpark's UDF `made` with its function on actors: the same name, type, kind and determinism."""
-    original = getattr(made, "_unwrapped", made)
-    kind_of(original.evalType, original._name)
-    cls = type(original) if type(original).__module__.startswith("pyspark.sql.connect") else _udf_class()
-    return_type = getattr(original, "_returnType", None) or original.returnType
-    again = cls(
-        carry(original.func, options),
-        returnType=return_type,
-        name=original._name,
-        evalType=original.evalType,
-        deterministic=original.deterministic,
-    )
-    return again._wrapped()
-
-
-def _udf_class() -> Any:
-    from udf_compat.spark_udf import RayUserDefinedFunction
-
-    return RayUserDefinedFunction

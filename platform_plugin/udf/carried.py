@@ -20,9 +20,10 @@ class Carried:
     """
 
     def __init__(self, function: Callable[..., Any], options: UdfOptions) -> None:
+        # First, since it copies what the function, an object of a class maybe, has in its own __dict__.
+        functools.update_wrapper(self, function)
         self.function = function
         self.options = options
-        functools.update_wrapper(self, function)
         self.__signature__ = _bare(function)
 
     @property
