@@ -17,24 +17,26 @@ PACKAGE = ROOT / "platform_plugin"
 LAYERS = [
     "errors",
     "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
-    "measure classes overlap rouge prices actors footprint listeners crossing remote",
+    "measure classes overlap rouge prices actors footprint listeners crossing remote "
+    "halving named ddl",
     "bridges engines chat output ask prompting rows keeper monitor replica routing deployment pool session spark_conf "
-    "shipping weights saved credentials udf metrics k8s local_ray probe",
+    "shipping weights saved credentials udf metrics k8s local_ray probe predictors tensors arrays",
     "supervision passage asker hand_off whole_rows stream requests budget forwarder direct inference run scoring "
-    "preflight inline rejoin store answers sample files tracking",
+    "preflight inline rejoin store answers sample files tracking "
+    "named_udf udf_rows udf_work model_rows model_work mapping",
     "stages evaluation doctor cli predict demo __main__",
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 
-PLUGIN_FOLDERS = {"bridges", "engines", "metrics", "udf.kinds"}
+PLUGIN_FOLDERS = {"bridges", "engines", "metrics", "predictors", "udf.kinds"}
 """One plugin a file: it can be taken out without breaking the one beside it."""
 
 HOMES = {
     "vllm": {"engines.vllm", "arguments"},
     "raydp": {"bridges.raydp", "session"},
-    "mlflow": {"tracking", "evaluation", "engines.mlflow_model"},
+    "mlflow": {"tracking", "evaluation", "predictors.mlflow_model"},
     "ray.serve": {"pool", "deployment", "routing"},
-    "torch": {"engines", "weights", "chat"},
+    "torch": {"engines", "weights", "chat", "tensors", "predictors"},
     "transformers": {"engines", "weights", "chat"},
 }
 HEAVY = ["ray", "vllm", "torch", "mlflow", "transformers"]

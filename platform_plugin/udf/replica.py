@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from platform_plugin.udf.counting import flush
 from platform_plugin.udf.failure import Failure
-from platform_plugin.udf.packing import loads
+from platform_plugin.udf.packing import loads, unpack
 from platform_plugin.udf.partition import Partition
 from platform_plugin.udf.rebatching import rebatched
 from platform_plugin.udf.task import Task
@@ -62,6 +63,8 @@ class UdfReplica:
             serializer.dump_stream(function(task.split, serializer.load_stream(stream)), out)
         except BaseException as exc:
             return FAILED, Failure.of(exc, __file__), time.monotonic() - began
+        finally:
+            flush()
         return ENDED, out.getvalue(), time.monotonic() - began
 
     def open(self, name: str, key: str, node: pa.Buffer, task: Task, batch_rows: int | None) -> tuple[str, Any, float]:
@@ -82,9 +85,17 @@ class UdfReplica:
         if partition is None:
             return LOST, None, 0.0
         state, out = partition.step(load, last)
+        flush()
         if state in (ENDED, FAILED):
             del self._partitions[name]
         return state, out, time.monotonic() - began
+
+    def apply(self, packed: bytes, rows: list[dict[str, Any]]) -> tuple[str, Any]:
+        """Return FAILED or ENDED, and a Failure or what a packed function of rows returns; Spark takes no part."""
+        try:
+            return ENDED, unpack(packed, False)(rows)
+        except BaseException as exc:
+            return FAILED, Failure.of(exc, __file__)
 
     def close(self, name: str) -> None:
         """Give up a partition whose task needs no more of it."""
