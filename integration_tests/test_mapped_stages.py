@@ -323,3 +323,39 @@ def test_example_of_the_readme_and_a_saved_pipeline_run_in_a_fresh_process(
     assert first["risk"] == pytest.approx(ran["one"]["risk"])
     assert second["risk_error"]["type"] == "NullInput"
     assert ran["report"] == 2
+
+
+CONNECT = """
+import json, os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {sys.argv[1]} pyspark-shell"
+from platform_plugin.jdk import use_java
+use_java()
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+from platform_plugin.stages import ModelPredictor, UDFPredictor
+df = spark.createDataFrame([(4, 2), (None, 0)], "whole long, n long").coalesce(1)
+own = {"pool": "connect", "num_cpus": 0}
+cases = "integration_tests.mapped_cases"
+udf = UDFPredictor(function=f"{cases}:reciprocal", returnType="double", inputCols=["n"], onRay=own)
+udf.setHandleInvalid("keep")
+model = ModelPredictor(model=f"{cases}:Plain", inputCols=["whole"], outputSchema="long", outputCol="m", onRay=own)
+found = [row.asDict(True) for row in model.transform(udf.transform(df)).collect()]
+print(json.dumps({"rows": found, "report": [udf.lastReport.rows, udf.lastReport.failed]}))
+"""
+JARS = Path(__file__).parents[2] / "shared/jars"
+
+
+@pytest.mark.slow
+def test_stages_in_a_session_of_spark_connect(script: Callable[..., Any]) -> None:
+    pytest.importorskip("grpc_status", reason="the extra `connect` is not installed")
+    jar = next(JARS.glob("spark-connect_*.jar"), None)
+    if jar is None:
+        pytest.skip(f"no jar of Spark Connect in {JARS}")
+    root = str(Path(__file__).parents[1])
+    ran = script(CONNECT, arguments=[str(jar)], PYTHONPATH=root).found(120)
+    first, second = ran["rows"]
+    assert (first["prediction"], first["m"]) == (0.5, 8)
+    assert (second["prediction"], second["m"]) == (None, None)
+    assert (second["prediction_error"]["type"], second["m_error"]["type"]) == ("ZeroDivisionError", "NullInput")
+    assert ran["report"] == [2, {"ZeroDivisionError": 1}]

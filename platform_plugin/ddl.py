@@ -1,4 +1,7 @@
-"""Spark DDL: read by Spark where that runs, else (rows are scored online) by a reader of its own."""
+"""Spark DDL: read by Spark where it runs in this process, else by a reader of its own.
+
+It does not where rows are scored online; and Spark Connect, whose server would read it, makes a struct of any type.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def _spark_runs() -> bool:
     from pyspark import SparkContext
     from pyspark.sql import utils
 
-    return SparkContext._active_spark_context is not None or bool(utils.is_remote())
+    return SparkContext._active_spark_context is not None and not utils.is_remote()
 
 
 class _Reader:

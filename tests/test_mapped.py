@@ -19,7 +19,7 @@ from platform_plugin.arrays import Wanted, stacked
 from platform_plugin.errors import ConfigError, InvalidRowsError, SchemaError, SessionError, UdfContractError
 from platform_plugin.halving import by_halves
 from platform_plugin.model_rows import ModelDicts, ModelRows
-from platform_plugin.predictors import ModelConfig, find_predictors, form_of, loaded
+from platform_plugin.predictors import ModelConfig, described, find_predictors, form_of, loaded
 from platform_plugin.schema import ERROR, ERROR_TYPE
 from platform_plugin.stages import ModelPredictor, UDFPredictor
 from platform_plugin.udf.guarded import OUTPUT, GuardedBatch, GuardedRow
@@ -314,6 +314,24 @@ def test_each_form_of_model_says_what_it_takes(tmp_path: Path) -> None:
     for module in find_predictors().values():
         assert module.WHAT
         assert callable(module.load)
+
+
+def test_alias_is_the_version_that_it_stands_for_now(mlflow_database: str) -> None:
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(mlflow_database)
+    try:
+        client = mlflow.tracking.MlflowClient()
+        client.create_registered_model("aliased")
+        client.create_model_version("aliased", "file:///nowhere")
+        client.set_registered_model_alias("aliased", "champion", "1")
+        config = described(ModelConfig(model="models:/aliased@champion"))
+        assert (config.model, config.tracking_uri) == ("models:/aliased/1", mlflow_database)
+        with pytest.raises(ConfigError, match="has no such model or alias"):
+            described(ModelConfig(model="models:/aliased@other"))
+    finally:
+        mlflow.set_tracking_uri(before)
 
 
 def test_functions_are_what_the_stage_found() -> None:

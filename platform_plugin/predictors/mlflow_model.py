@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from platform_plugin.errors import ConfigError, MissingDependencyError
 from platform_plugin.predictors import ModelConfig, Predict, stamp
 
 WHAT = "an MLflow model: models:/name@alias, models:/name/3, runs:/id/name, or a folder with a file MLmodel"
+REMEMBERED_S = 30.0
+_versions: dict[tuple[str, str], tuple[float, str]] = {}
 _URIS = ("models:/", "runs:/", "mlflow-artifacts:/")
 
 
@@ -26,6 +29,8 @@ def described(config: ModelConfig) -> ModelConfig:
         return config.model_copy(update={"model": str(path), "stamp": stamp(path / "MLmodel")})
     mlflow = _mlflow()
     uris = {"tracking_uri": mlflow.get_tracking_uri(), "registry_uri": mlflow.get_registry_uri()}
+    if config.model.startswith("models:/") and "@" in config.model:
+        uris["model"] = _version(config.model, uris["registry_uri"])
     return config.model_copy(update=uris)
 
 
@@ -37,6 +42,22 @@ def load(config: ModelConfig) -> Predict:
     if config.registry_uri:
         mlflow.set_registry_uri(config.registry_uri)
     return _Pyfunc(mlflow.pyfunc.load_model(config.model))
+
+
+def _version(uri: str, registry: str) -> str:
+    """Return the version that an alias stands for now, so that all actors have the same; looked up again in a while."""
+    seen, found = _versions.get((registry, uri), (0.0, ""))
+    if not found or time.monotonic() - seen > REMEMBERED_S:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+
+        name, _, alias = uri.removeprefix("models:/").partition("@")
+        try:
+            found = f"models:/{name}/{MlflowClient().get_model_version_by_alias(name, alias).version}"
+        except MlflowException as exc:
+            raise ConfigError(f"model={uri!r}: the registry {registry} has no such model or alias: {exc}") from exc
+        _versions[registry, uri] = time.monotonic(), found
+    return found
 
 
 class _Pyfunc:
