@@ -316,7 +316,7 @@ def test_example_of_the_readme_and_a_saved_pipeline_run_in_a_fresh_process(
     ]
     Pipeline(stages=stages).fit(spark.range(1)).save(str(tmp_path / "saved"))
     program = PROGRAM.format(example=example)
-    ran = script(program, ("rules.py", RULES), MODELS=str(models), SAVED=str(tmp_path / "saved")).found(120)
+    ran = script(program, ("rules.py", RULES), MODELS=str(models), SAVED=str(tmp_path / "saved")).found(300)
     first, second = ran["rows"]
     assert first["length"] == ran["again"]["length"] == 5
     assert first["risk"] == pytest.approx(ran["again"]["prediction"])
@@ -353,7 +353,7 @@ def test_stages_in_a_session_of_spark_connect(script: Callable[..., Any]) -> Non
     if jar is None:
         pytest.skip(f"no jar of Spark Connect in {JARS}")
     root = str(Path(__file__).parents[1])
-    ran = script(CONNECT, arguments=[str(jar)], PYTHONPATH=root).found(120)
+    ran = script(CONNECT, arguments=[str(jar)], PYTHONPATH=root).found(300)
     first, second = ran["rows"]
     assert (first["prediction"], first["m"]) == (0.5, 8)
     assert (second["prediction"], second["m"]) == (None, None)
