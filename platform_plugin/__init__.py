@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from platform_plugin.pool import release_engines
     from platform_plugin.report import RunReport
     from platform_plugin.session import SparkOnRay, spark_on_ray
-    from platform_plugin.stages import LLMEmbedder, LLMJudge, LLMPredictor, PredictionEvaluator
+    from platform_plugin.stages import (
+        LLMEmbedder,
+        LLMJudge,
+        LLMPredictor,
+        ModelPredictor,
+        PredictionEvaluator,
+        UDFPredictor,
+    )
     from platform_plugin.tracking import autolog, load_stage, log_model
 
 __version__ = "0.1.0"
@@ -23,9 +30,11 @@ _HOMES = {
     "LLMEmbedder": "stages",
     "LLMJudge": "stages",
     "LLMPredictor": "stages",
+    "ModelPredictor": "stages",
     "PredictionEvaluator": "stages",
     "RunReport": "report",
     "SparkOnRay": "session",
+    "UDFPredictor": "stages",
     "autolog": "tracking",
     "evaluate": "evaluation",
     "load_stage": "tracking",
@@ -38,9 +47,11 @@ __all__ = [
     "LLMEmbedder",
     "LLMJudge",
     "LLMPredictor",
+    "ModelPredictor",
     "PredictionEvaluator",
     "RunReport",
     "SparkOnRay",
+    "UDFPredictor",
     "autolog",
     "evaluate",
     "load_stage",

@@ -1,6 +1,7 @@
 """Spark DDL: read by Spark where it runs in this process, else by a reader of its own.
 
-It does not where rows are scored online; and Spark Connect, whose server would read it, makes a struct of any type.
+It does not where rows are scored online; and Spark Connect's server makes a struct of any type, so it is asked only for
+what this reader does not know (NOT NULL, comments).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType, StructType
 
 from platform_plugin.errors import ConfigError, near
-from platform_plugin.remote import parse_ddl
 
 _SIMPLE: dict[str, type[DataType]] = {
     "boolean": t.BooleanType,
@@ -42,7 +42,7 @@ def read_type(text: str, role: str) -> DataType:
     try:
         if not text.strip():
             raise ValueError("it is empty")
-        return parse_ddl(text) if _spark_runs() else _Reader(text).whole()
+        return _parsed(text)
     except (ParseException, ValueError) as exc:
         word = re.split(r"\W", text.strip())[0]
         raise ConfigError(
@@ -51,11 +51,21 @@ def read_type(text: str, role: str) -> DataType:
         ) from exc
 
 
-def _spark_runs() -> bool:
+def _parsed(text: str) -> DataType:
     from pyspark import SparkContext
     from pyspark.sql import utils
 
-    return SparkContext._active_spark_context is not None and not utils.is_remote()
+    remote = utils.is_remote()
+    if SparkContext._active_spark_context is not None and not remote:
+        return t._parse_datatype_string(text)
+    try:
+        return _Reader(text).whole()
+    except ValueError:
+        if not remote:
+            raise
+        from pyspark.sql.connect.session import SparkSession
+
+        return SparkSession.active().createDataFrame([], text).schema
 
 
 class _Reader:

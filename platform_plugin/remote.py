@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 T = TypeVar("T")
 
@@ -62,15 +61,3 @@ def plan_text(frame: DataFrame) -> str:
         # As it would be sent: the server's own plan is not to be had once files of the frame are gone.
         return str(any_frame._plan.to_proto(frame.sparkSession.client))
     return str(any_frame._jdf.queryExecution().analyzed().toString())
-
-
-def parse_ddl(text: str) -> DataType:
-    """Return the type of a Spark DDL text, by the session that is active. Raises ParseException."""
-    from pyspark.sql import utils
-    from pyspark.sql.types import _parse_datatype_string
-
-    if not utils.is_remote():
-        return _parse_datatype_string(text)
-    from pyspark.sql.connect.session import SparkSession
-
-    return SparkSession.active().createDataFrame([], text).schema

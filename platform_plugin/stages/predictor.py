@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyspark import keyword_only
-from pyspark.errors import ParseException
 from pyspark.sql.types import StructType
 
 from platform_plugin.config import Ask, TooLong
+from platform_plugin.ddl import read_type
 from platform_plugin.errors import ConfigError
-from platform_plugin.remote import parse_ddl
 from platform_plugin.requests import Requests, Source, rendered
 from platform_plugin.scoring import Fields
 from platform_plugin.stages.base import AnsweredStage
@@ -132,12 +131,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
         if not self.isDefined(self.outputSchema):
             return None
         text = self.getOutputSchema()
-        try:
-            kind = parse_ddl(text)
-        except ParseException as exc:
-            raise ConfigError(
-                f"outputSchema={text!r} is not Spark DDL: {str(exc).strip().splitlines()[0]}{_DDL}"
-            ) from exc
+        kind = read_type(text, "outputSchema")
         if not isinstance(kind, StructType):
             raise ConfigError(f"outputSchema={text!r} is a {kind.simpleString()}, and a struct is wanted.{_DDL}")
         return kind
