@@ -25,8 +25,9 @@ def _rows(bench: Bench) -> None:
     """
     from pyspark.sql import functions as F
 
+    spark = bench.spark
     text = F.repeat(F.md5(F.col("id").cast("string")), 31)
-    frame: Any = bench.spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
+    frame: Any = spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
     stage = LLMPredictor(inputCol="message", engine="echo")
     # What `transform` returns for a stream; a batch frame would be answered at once.
     answered = stage._stream_of(frame)
@@ -43,8 +44,9 @@ def _requests(bench: Bench) -> None:
     """Set the transform of distinct requests inline against the same over raydp."""
     from pyspark.sql import functions as F
 
+    spark = bench.spark
     message = F.concat(F.lit("message "), F.col("id").cast("string"))
-    frame: Any = bench.spark.range(0, REQUESTS, 1, 8).select(message.alias("message"))
+    frame: Any = spark.range(0, REQUESTS, 1, 8).select(message.alias("message"))
     seconds: dict[str, float] = {}
     for way in ("raydp", "inline"):
         stage = LLMPredictor(inputCol="message", engine="echo", batchSize=1024, handOff=way)
