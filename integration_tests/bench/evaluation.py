@@ -16,13 +16,14 @@ TEXT = "my card has not arrived yet and the money that I sent was charged twice 
 
 def run(bench: Bench) -> None:
     """Evaluate 10^4, 10^5 and 10^6 rows of existing predictions: five metrics, two models, 1,000 resamples."""
+    spark = bench.spark
     words = F.split(F.lit(TEXT), " ")
     seconds: dict[int, float] = {}
     peak: dict[int, float] = {}
     for rows in (10_000, 100_000, 1_000_000):
         places = (F.col("id"), F.col("id") * 7)
         label, other = (F.array_join(F.slice(words, place % 9 + 1, 10), " ") for place in places)
-        frame = bench.spark.range(0, rows, 1, max(2, rows // 50_000)).select(
+        frame = spark.range(0, rows, 1, max(2, rows // 50_000)).select(
             "id",
             label.alias("label"),
             F.when(F.col("id") % 3 > 0, label).otherwise(other).alias("a"),
