@@ -18,7 +18,7 @@ from platform_plugin import LLMPredictor
 from platform_plugin.profiles import load_profile
 from platform_plugin.weights import ensure_weights
 
-ROWS, BATCH = 256, 8
+ROWS, BATCH = 128, 8
 NEW_TOKENS = int(SAMPLING["max_tokens"])
 
 
@@ -71,6 +71,8 @@ def _hf_pandas_udf(bench: Bench, folder: str) -> float:
                 out += tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
             yield pd.Series(out)
 
+    # PySpark reads the hints as objects, and here they are texts.
+    generate.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.Series]}
     udf: Any = pandas_udf(generate, StringType())  # type: ignore[call-overload]
     seconds = []
     for count in (BATCH * 2, ROWS):
