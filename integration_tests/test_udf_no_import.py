@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import udf_compat
 from platform_plugin.jdk import use_java
 
 pytestmark = pytest.mark.ray
@@ -104,6 +105,21 @@ def test_script_runs_on_ray_without_a_changed_import(
     assert (on_ray["arguments"], on_ray["main"]) == (["a", "--b"], "__main__")
     # Nobody but Ray's raylet has such children.
     assert on_ray["parents"] == ["raylet"] != on_spark["parents"]
+
+
+@pytest.mark.slow
+def test_spark_submit_runs_the_same_script(
+    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_java()
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    path = tmp_path / "user.py"
+    path.write_text(SCRIPT)
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    arguments = ["--master", "local[2]", str(Path(udf_compat.__file__).with_name("__main__.py")), str(path), "a"]
+    on_ray = script(f"import os, sys; os.execv({submit!r}, ['spark-submit', *sys.argv[1:]])", arguments=arguments)
+    found = on_ray.found(240)
+    assert (found["arguments"], found["parents"]) == (["a"], ["raylet"])
 
 
 @pytest.mark.parametrize(("arguments", "words"), [([], "usage"), (["nothing.py"], "nothing.py is not a file")])
