@@ -16,6 +16,7 @@ from platform_plugin import listeners, pool, release_answers
 from platform_plugin.bridges import find_bridges
 from platform_plugin.connection import Connection
 from platform_plugin.errors import ConfigError, ErrorRateError, InvalidRowsError, SchemaError
+from platform_plugin.inline import inlined
 from platform_plugin.stages import LLMPredictor
 
 pytestmark = pytest.mark.ray
@@ -151,6 +152,16 @@ def test_row_that_kills_its_engine_is_one_bad_row_inline(echo: Maker, spark: Spa
     assert stage.lastReport is not None
     assert stage.lastReport.failed == {"EngineDiedError": 1}
     pool.release(pool.app_name(stage.spec()))
+
+
+def test_few_requests_are_one_task_however_many_partitions_a_shuffle_leaves(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "50")
+    try:
+        frame = spark.range(20).selectExpr("cast(id as string) as prompt").repartitionByRange("prompt")
+        with inlined(frame) as passage:
+            assert (passage.asked, passage.requests.rdd.getNumPartitions()) == (20, 1)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
 
 
 def test_workers_that_do_not_reach_ray_are_told_of_parquet(

@@ -52,20 +52,25 @@ def read_type(text: str, role: str) -> DataType:
 
 
 def _parsed(text: str) -> DataType:
-    from pyspark import SparkContext
     from pyspark.sql import utils
 
-    remote = utils.is_remote()
-    if SparkContext._active_spark_context is not None and not remote:
+    if _spark_runs():
         return t._parse_datatype_string(text)
     try:
         return _Reader(text).whole()
     except ValueError:
-        if not remote:
+        if not utils.is_remote():
             raise
         from pyspark.sql.connect.session import SparkSession
 
         return SparkSession.active().createDataFrame([], text).schema
+
+
+def _spark_runs() -> bool:
+    from pyspark import SparkContext
+    from pyspark.sql import utils
+
+    return SparkContext._active_spark_context is not None and not utils.is_remote()
 
 
 class _Reader:

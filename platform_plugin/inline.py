@@ -7,6 +7,7 @@ as the query runs.
 
 from __future__ import annotations
 
+import math
 import pickle
 import uuid
 from collections import deque
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 ANSWERS = "__pp_inline_"
 ROWS_PER_BATCH = 10_000
+ROWS_PER_TASK = 10_000
 # Batches of Spark's that a task works on at once: the next one's fill the engine while the last of this one end.
 BLOCKS_IN_FLIGHT = 3
 
@@ -114,7 +116,9 @@ def inlined(frame: DataFrame) -> Iterator[Passage]:
     """Compute the requests, once, into Spark's cache; leaving the context frees them there."""
     cached = frame.persist()
     try:
-        yield Inline(cached, int(cached.count()))
+        asked = int(cached.count())
+        # A Python task costs a tenth of a second before its first row, and a shuffle leaves 200, most of them empty.
+        yield Inline(cached.coalesce(max(1, math.ceil(asked / ROWS_PER_TASK))), asked)
     finally:
         cached.unpersist()
 
