@@ -116,6 +116,9 @@ class SparkOnRay:
             return self.spark
         _check_no_other_session()
         use_java()
+        # A Ray that a stage started for a session without one: it knows nothing of executors, and its environment,
+        # which goes with it, must not be taken for the user's.
+        local_ray.stop()
         self._set_environment()
         _current = self
         atexit.register(self.stop)
@@ -162,8 +165,6 @@ class SparkOnRay:
     def _start_ray(self) -> None:
         import ray
 
-        # One that a stage started for a session without Ray: it knows nothing of executors.
-        local_ray.stop()
         if ray.is_initialized():
             if self._ray_address is not None:
                 logger.warning("Ray is already connected; ray_address=%s is not used", self._ray_address)
