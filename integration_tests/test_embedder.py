@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.clustering import KMeans
 from pyspark.sql import DataFrame, SparkSession
 
-from platform_plugin import LLMEmbedder, LLMPredictor
+from platform_plugin import LLMEmbedder, LLMPredictor, release_engines
 from platform_plugin.errors import ConfigError
 from platform_plugin.profiles import load_profile
 from platform_plugin.weights import ensure_weights
@@ -28,6 +29,13 @@ TEXTS = (
 @pytest.fixture(scope="module")
 def texts(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(list(enumerate(TEXTS)), "id int, message string")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _engines_end() -> Iterator[None]:
+    """Give the memory back, and let later tests count their own engines."""
+    yield
+    release_engines()
 
 
 def vectors(frame: DataFrame, name: str = "embedding") -> dict[int, Any]:

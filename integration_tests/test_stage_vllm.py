@@ -152,4 +152,4 @@ def test_released_engine_leaves_no_process(llm: Maker, cities: DataFrame, until:
     stage.transform(cities.limit(1))
     assert len(engine_cores()) == 1
     assert pool.app_name(stage.spec()) in release_engines()
-    until(lambda: not engine_cores())
+    until(lambda: not engine_cores(), 90)
