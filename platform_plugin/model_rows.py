@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
 from platform_plugin.arrays import Array, Wanted, stacked
+from platform_plugin.engines import error_row
 from platform_plugin.errors import InvalidRowsError
 from platform_plugin.halving import Part, by_halves
 from platform_plugin.predictors import ModelConfig, loaded
 from platform_plugin.schema import ERROR
 from platform_plugin.udf.counting import RunName, note
-from platform_plugin.udf.guarded import row_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ class ModelRows:
         for part in self._parts(arrays, len(good)):
             places = good[part.start : part.stop]
             if part.error is not None:
-                errors[places[0]] = row_error("model", type(part.error).__name__, str(part.error))
+                errors[places[0]] = error_row("model", type(part.error).__name__, str(part.error))
             else:
                 pieces.append((places, self.wanted.columns(part.value, len(places))))
         return {name: _whole(name, pieces, len(nulls)) for name in self.wanted.fields}, errors
@@ -97,7 +97,7 @@ class ModelRows:
                 continue
             _, wrong = stacked(name, [column[place] for place in good])
             for at, message in wrong.items():
-                errors[good[at]] = row_error("model", SHAPE, message)
+                errors[good[at]] = error_row("model", SHAPE, message)
             good = np.delete(good, list(wrong))
         arrays: dict[str, Array] = {}
         for (name, is_array), column in zip(self.inputs, columns, strict=True):
@@ -139,7 +139,7 @@ class ModelDicts:
 
 
 def _null(name: str) -> dict[str, Any]:
-    return row_error("model", NULL, f"column {name!r} is null, or has a null in it")
+    return error_row("model", NULL, f"column {name!r} is null, or has a null in it")
 
 
 def _whole(name: str, pieces: list[tuple[Array, dict[str, Array]]], rows: int) -> Any:

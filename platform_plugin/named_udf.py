@@ -14,6 +14,7 @@ from platform_plugin import named
 from platform_plugin.ddl import read_type
 from platform_plugin.errors import ConfigError
 from platform_plugin.schema import ERROR, ERROR_TYPE
+from platform_plugin.udf.carried import Carried
 from platform_plugin.udf.counting import RunName
 from platform_plugin.udf.guarded import OUTPUT, CountedBatch, CountedIterator, CountedRow, GuardedBatch, GuardedRow
 from platform_plugin.udf.moving import moved, plain
@@ -79,7 +80,7 @@ class NamedUdf:
     def function(self) -> Any:
         """The user's function; of a UDF that udf_compat made, what it carries."""
         function = plain(self.made).func
-        return getattr(function, "function", function) if type(function).__name__ == "Carried" else function
+        return function.function if isinstance(function, Carried) else function
 
     @property
     def name(self) -> str:

@@ -10,10 +10,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.ml import Transformer
-from pyspark.ml.param import Param
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
@@ -21,17 +20,18 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from platform_plugin import hand_off, listeners, pool, schema, session
 from platform_plugin.config import Ask, EngineConfig, Replicas
 from platform_plugin.engines import EngineSpec, load_spec
-from platform_plugin.errors import ConfigError, InvalidRowsError, near
+from platform_plugin.errors import InvalidRowsError
 from platform_plugin.hand_off import HandOff
 from platform_plugin.passage import Question
 from platform_plugin.preflight import Preflight, preflight
 from platform_plugin.progress import Progress
 from platform_plugin.rejoin import rejoin
 from platform_plugin.report import RunReport
-from platform_plugin.requests import Requests
+from platform_plugin.requests import Requests, Source, rendered
 from platform_plugin.run import Run, Steps
 from platform_plugin.scoring import Fields, Scorer
 from platform_plugin.stages.engine_params import HasModel, HasRun
+from platform_plugin.stages.given import GivenByName
 from platform_plugin.stages.params import DEFAULTS, HasOutput
 from platform_plugin.stages.reader import StageReader
 from platform_plugin.stream import Stream, check_stream
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
+class AnsweredStage(
+    GivenByName, HasModel, HasOutput, HasRun, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable
+):
     """A Spark ML Transformer whose output column an engine answers. Runs on: driver."""
 
     ENGINE_ARGS: ClassVar[dict[str, Any]] = {}
@@ -57,15 +59,6 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         self._setDefault(**{k: v for k, v in DEFAULTS.items() if self.hasParam(k)})
         self._given(given)
 
-    def _given(self, params: dict[str, Any]) -> Self:
-        known = [p.name for p in self.params]
-        for name in params:
-            if name not in known:
-                raise ConfigError(
-                    f"{type(self).__name__} has no param {name!r}.{near(name, known)} explainParams() lists them all."
-                )
-        return self._set(**{k: v for k, v in params.items() if v is not None})
-
     @property
     def lastReport(self) -> RunReport | None:
         """The report of the last transform that this stage ran, or None; of a stream, what it has done so far."""
@@ -77,10 +70,6 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
     def lastResult(self) -> DataFrame | None:
         """The frame of the last transform, or None; with handleInvalid="error" it keeps what was answered."""
         return self._result
-
-    def copy(self, extra: dict[Param[Any], Any] | None = None) -> Self:
-        """Return a copy with other values, converted as by a setter; PySpark would take them as they come."""
-        return super().copy({param: param.typeConverter(value) for param, value in (extra or {}).items()})
 
     @classmethod
     def read(cls) -> StageReader[Any]:
@@ -122,13 +111,15 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
     def _scorer(self) -> Scorer:
         return Scorer(self.spec(), self.ask(), self.replicas(), self.fields())
 
-    def requests(self, df: DataFrame) -> Requests:
-        """Return the requests of a frame, as Spark expressions. To be defined by the stage."""
+    def source(self) -> Source:
+        """Return where a row's prompt comes from. To be defined by the stage."""
         raise NotImplementedError
 
-    def rendered(self, df: DataFrame) -> DataFrame:
-        """Return a frame with its prompts and their errors, as `requests.rendered`. To be defined by the stage."""
-        raise NotImplementedError
+    def requests(self, df: DataFrame) -> Requests:
+        """Return the requests of a frame, as Spark expressions."""
+        return Requests.build(
+            df, self.source(), deduplicate=self._deduplicates(), prefix_ordering=self.getPrefixOrdering()
+        )
 
     def ask(self) -> Ask:
         """Return what is asked of each request. To be defined by the stage."""
@@ -211,6 +202,9 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             return output
         return ArrayType(struct) if isinstance(output, ArrayType) else struct
 
+    def _details_col(self) -> str | None:
+        return self.getDetailsCol() if self.isDefined(self.detailsCol) else None
+
     def _hand_off_dir(self) -> str | None:
         return self.getHandOffDir() if self.isDefined(self.handOffDir) else None
 
@@ -233,20 +227,19 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
         spec, _ = self._checked(df.schema)
         check_stream(df.schema)
         HandOff.of(self.getHandOff(), self._hand_off_dir(), df).check_session(df.sparkSession)
-        rendered = self.rendered(df)
+        prompts = rendered(df, self.source())
         ask, replicas = self.ask(), self.replicas()
-        details = self.getDetailsCol() if self.isDefined(self.detailsCol) else None
         self._stream = Stream(
             app=pool.start(spec, replicas, joined=session.joined()),
             question=Question(ask, spec.output_type(ask), self.getBatchSize(), replicas.max_replicas),
-            outputs=(self.getOutputCol(), self.getErrorCol(), details),
+            outputs=(self.getOutputCol(), self.getErrorCol(), self._details_col()),
             output_type=self._answer_type(spec),
             parse=self.answer_struct() is not None,
             deduplicate=self._deduplicates(),
             handle_invalid=self.getHandleInvalid(),
             spending=Spending(self.getMaxErrorRate(), ask.request_timeout_s, replicas.start_timeout_s),
         )
-        self._result = self.shaped(self._stream.frame(rendered))
+        self._result = self.shaped(self._stream.frame(prompts))
         return self._result
 
     def _answer(self, df: DataFrame, told: listeners.Transform) -> DataFrame:
@@ -274,7 +267,7 @@ class AnsweredStage(HasModel, HasOutput, HasRun, Transformer, DefaultParamsReada
             answered.frame,
             output_col=self.getOutputCol(),
             error_col=self.getErrorCol(),
-            details_col=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
+            details_col=self._details_col(),
             output_type=self._answer_type(spec),
             parse=self.answer_struct() is not None,
             handle_invalid=self.getHandleInvalid(),

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from platform_plugin.config import Ask, TooLong
-from platform_plugin.requests import Requests, Source, rendered
+from platform_plugin.requests import Source
 from platform_plugin.schema import column
 from platform_plugin.scoring import Fields
 from platform_plugin.stages.base import AnsweredStage
@@ -96,10 +96,6 @@ class LLMEmbedder(HasInput, HasTemplate, AnsweredStage):
         # No prefix is cached, and an order costs a job.
         self._setDefault(prefixOrdering=False)
 
-    def setParams(self, **params: Any) -> Self:
-        """Set any number of params at once, by the names of the constructor."""
-        return self._given(params)
-
     def getOutputType(self) -> str:
         return self.getOrDefault(self.outputType)
 
@@ -124,25 +120,15 @@ class LLMEmbedder(HasInput, HasTemplate, AnsweredStage):
 
     def check(self, columns: StructType) -> None:
         """Raise SchemaError or ConfigError for a source that the frame does not have, or that is none."""
-        self._source().check(columns)
-
-    def requests(self, df: DataFrame) -> Requests:
-        """Return the requests of a frame, as Spark expressions; in no order, since no prefix is cached."""
-        return Requests.build(
-            df, self._source(), deduplicate=self._deduplicates(), prefix_ordering=self.getPrefixOrdering()
-        )
-
-    def rendered(self, df: DataFrame) -> DataFrame:
-        """Return a frame with its texts, and the errors of rows that cannot be embedded."""
-        return rendered(df, self._source())
+        self.source().check(columns)
 
     def fields(self) -> Fields:
         """Return where a row's text is and where its vector goes."""
-        source = self._source()
+        source = self.source()
         return Fields(
             output=self.getOutputCol(),
             error=self.getErrorCol(),
-            details=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
+            details=self._details_col(),
             input=source.input_col,
             template=source.template,
             vector=self.getOutputType() == "vector",
@@ -162,7 +148,8 @@ class LLMEmbedder(HasInput, HasTemplate, AnsweredStage):
         """Return the type of outputCol."""
         return VectorUDT() if self.getOutputType() == "vector" else answer
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """Return where a row's prompt comes from."""
         template = self.getPromptTemplate() if self.isDefined(self.promptTemplate) else None
         return Source(
             input_col=self.getInputCol() if self.isDefined(self.inputCol) else None,

@@ -16,7 +16,7 @@ from platform_plugin.config import Ask, TooLong
 from platform_plugin.errors import ConfigError
 from platform_plugin.output import NARROW
 from platform_plugin.report import RunReport
-from platform_plugin.requests import Requests, Source, rendered
+from platform_plugin.requests import Source
 from platform_plugin.scoring import Fields
 from platform_plugin.stages import rubric
 from platform_plugin.stages.base import AnsweredStage
@@ -93,10 +93,6 @@ class LLMJudge(HasJudge, AnsweredStage):
         self._setDefault(**JUDGE_DEFAULTS)
         self._given(given)
 
-    def setParams(self, **params: Any) -> Self:
-        """Set any number of params at once, by the names of the constructor."""
-        return self._given(params)
-
     @property
     def pairwise(self) -> bool:
         """Whether it compares two answers."""
@@ -133,25 +129,15 @@ class LLMJudge(HasJudge, AnsweredStage):
             raise ConfigError("a judge gives one judgement a row; leave n out of samplingParams.")
         for param in self._columns():
             schema.find_field(columns, self.getOrDefault(param), param)
-        self._source().check(columns)
-
-    def requests(self, df: DataFrame) -> Requests:
-        """Return the requests of a frame, as Spark expressions."""
-        return Requests.build(
-            df, self._source(), deduplicate=self._deduplicates(), prefix_ordering=self.getPrefixOrdering()
-        )
-
-    def rendered(self, df: DataFrame) -> DataFrame:
-        """Return a frame with its prompts, and the errors of rows that cannot be asked."""
-        return rendered(df, self._source())
+        self.source().check(columns)
 
     def fields(self) -> Fields:
         """Return where a row's request is and where its judgement goes."""
         return Fields(
             output=self.getOutputCol(),
             error=self.getErrorCol(),
-            details=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
-            template=self._source().template,
+            details=self._details_col(),
+            template=self.source().template,
         )
 
     def score(self) -> Column:
@@ -241,7 +227,8 @@ class LLMJudge(HasJudge, AnsweredStage):
         read = ["predictionCol", *(["otherCol"] if self.pairwise else [])]
         return read + [name for name in ("inputCol", "labelCol") if self.isDefined(name)]
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """Return where a row's prompt comes from."""
         names = {param: self.getOrDefault(param) for param in self._columns()}
         text = rubric.prompt(
             self.getRubric(),

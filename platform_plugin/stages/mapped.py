@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import collections.abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.ml import Transformer
-from pyspark.ml.param import Param
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
 from pyspark.sql.types import StructField, StructType
 
 from platform_plugin import local_ray, schema
-from platform_plugin.errors import ConfigError, near
+from platform_plugin.errors import ConfigError
 from platform_plugin.mapping import Mapping, Work, made_schema
 from platform_plugin.report import RunReport
+from platform_plugin.stages.given import GivenByName
 from platform_plugin.stages.mapped_params import HasMapping
 from platform_plugin.template import value_of
 from platform_plugin.udf.online import Online
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Row = collections.abc.Mapping[str, Any]
 
 
-class MappedStage(HasMapping, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
+class MappedStage(GivenByName, HasMapping, Transformer, DefaultParamsReadable[Any], DefaultParamsWritable):
     """A Spark ML Transformer that maps a function over rows, on Ray actors; lazy, in order. Runs on: driver."""
 
     def __init__(self, given: dict[str, Any], handle_invalid: str) -> None:
@@ -36,23 +36,6 @@ class MappedStage(HasMapping, Transformer, DefaultParamsReadable[Any], DefaultPa
         self._report: RunReport | None = None
         self._setDefault(outputCol="prediction", handleInvalid=handle_invalid, onRay={})
         self._given(given)
-
-    def setParams(self, **params: Any) -> Self:
-        """Set any number of params at once, by the names of the constructor."""
-        return self._given(params)
-
-    def _given(self, params: dict[str, Any]) -> Self:
-        known = [p.name for p in self.params]
-        for name in params:
-            if name not in known:
-                raise ConfigError(
-                    f"{type(self).__name__} has no param {name!r}.{near(name, known)} explainParams() lists them all."
-                )
-        return self._set(**{k: v for k, v in params.items() if v is not None})
-
-    def copy(self, extra: dict[Param[Any], Any] | None = None) -> Self:
-        """Return a copy with other values, converted as by a setter; PySpark would take them as they come."""
-        return super().copy({param: param.typeConverter(value) for param, value in (extra or {}).items()})
 
     @property
     def lastReport(self) -> RunReport | None:

@@ -7,15 +7,14 @@ from typing import Any, Self
 from pyspark.ml.param import Param, Params
 
 from platform_plugin.stages.convert import json_dict, one_of, strings
-from platform_plugin.stages.params import text
+from platform_plugin.stages.params import HasResult, text
 
 
-class HasMapping(Params):
+class HasMapping(HasResult):
     """Columns in, a column and an error out, on actors of their own."""
 
     inputCols = Param(Params._dummy(), "inputCols", "the columns that are given to it, in order", strings)
     outputCol = text("outputCol", "column for what it returns; it must not exist")
-    errorCol = text("errorCol", "struct column for the error, null for good rows; default <outputCol>_error")
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
@@ -34,26 +33,6 @@ class HasMapping(Params):
 
     def setInputCols(self, value: list[str]) -> Self:
         return self._set(inputCols=value)
-
-    def getOutputCol(self) -> str:
-        return self.getOrDefault(self.outputCol)
-
-    def setOutputCol(self, value: str) -> Self:
-        return self._set(outputCol=value)
-
-    def getErrorCol(self) -> str:
-        if self.isDefined(self.errorCol):
-            return self.getOrDefault(self.errorCol)
-        return f"{self.getOutputCol()}_error"
-
-    def setErrorCol(self, value: str) -> Self:
-        return self._set(errorCol=value)
-
-    def getHandleInvalid(self) -> str:
-        return self.getOrDefault(self.handleInvalid)
-
-    def setHandleInvalid(self, value: str) -> Self:
-        return self._set(handleInvalid=value)
 
     def getOnRay(self) -> dict[str, Any]:
         return self.getOrDefault(self.onRay)

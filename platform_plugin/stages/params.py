@@ -136,12 +136,11 @@ class HasPrompt(HasChat, HasTemplate):
         return self._set(samplingParamsCol=value)
 
 
-class HasOutput(Params):
-    """Where the answers go, and what becomes of rows without one."""
+class HasResult(Params):
+    """Where results go, and what becomes of rows without one."""
 
     outputCol = text("outputCol", "column for the answer; it must not exist")
     errorCol = text("errorCol", "struct column for the error, null for good rows; default <outputCol>_error")
-    detailsCol = text("detailsCol", "struct column for finish reason, tokens and seconds; left out where unset")
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
@@ -163,17 +162,23 @@ class HasOutput(Params):
     def setErrorCol(self, value: str) -> Self:
         return self._set(errorCol=value)
 
-    def getDetailsCol(self) -> str:
-        return self.getOrDefault(self.detailsCol)
-
-    def setDetailsCol(self, value: str) -> Self:
-        return self._set(detailsCol=value)
-
     def getHandleInvalid(self) -> str:
         return self.getOrDefault(self.handleInvalid)
 
     def setHandleInvalid(self, value: str) -> Self:
         return self._set(handleInvalid=value)
+
+
+class HasOutput(HasResult):
+    """What is told of an answer besides."""
+
+    detailsCol = text("detailsCol", "struct column for finish reason, tokens and seconds; left out where unset")
+
+    def getDetailsCol(self) -> str:
+        return self.getOrDefault(self.detailsCol)
+
+    def setDetailsCol(self, value: str) -> Self:
+        return self._set(detailsCol=value)
 
 
 class HasShape(Params):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, cast
 
 from pyspark import keyword_only
 from pyspark.sql.types import StructType
@@ -10,15 +10,11 @@ from pyspark.sql.types import StructType
 from platform_plugin.config import Ask, TooLong
 from platform_plugin.ddl import read_type
 from platform_plugin.errors import ConfigError
-from platform_plugin.requests import Requests, Source, rendered
+from platform_plugin.requests import Source
 from platform_plugin.scoring import Fields
 from platform_plugin.stages.base import AnsweredStage
 from platform_plugin.stages.params import HasPrompt, HasShape
 from platform_plugin.template import PromptTemplate
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 _DDL = "\nWrite it as in 'intent STRING, urgent BOOLEAN, tags ARRAY<STRING>'."
 
@@ -108,10 +104,6 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
     ) -> None:
         super().__init__(self._input_kwargs)  # type: ignore[attr-defined]
 
-    def setParams(self, **params: Any) -> Self:
-        """Set any number of params at once, by the names of the constructor."""
-        return self._given(params)
-
     def ask(self) -> Ask:
         """Return what is asked of each request."""
         return Ask(
@@ -138,35 +130,23 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
 
     def check(self, columns: StructType) -> None:
         """Raise for a source of prompts that is missing, or does not fit the frame."""
-        self._source().check(columns)
-
-    def requests(self, df: DataFrame) -> Requests:
-        """Return the requests of a frame, as Spark expressions."""
-        return Requests.build(
-            df,
-            self._source(),
-            deduplicate=self._deduplicates(),
-            prefix_ordering=self.getPrefixOrdering(),
-        )
-
-    def rendered(self, df: DataFrame) -> DataFrame:
-        """Return a frame with its prompts, and the errors of rows that cannot be asked."""
-        return rendered(df, self._source())
+        self.source().check(columns)
 
     def fields(self) -> Fields:
         """Return where a row's request is and where its answer goes."""
-        source = self._source()
+        source = self.source()
         return Fields(
             output=self.getOutputCol(),
             error=self.getErrorCol(),
-            details=self.getDetailsCol() if self.isDefined(self.detailsCol) else None,
+            details=self._details_col(),
             input=source.input_col,
             template=source.template,
             messages=source.messages_col,
             sampling=source.sampling_col,
         )
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """Return where a row's prompt comes from."""
         template = self.getPromptTemplate() if self.isDefined(self.promptTemplate) else None
         return Source(
             input_col=self.getInputCol() if self.isDefined(self.inputCol) else None,

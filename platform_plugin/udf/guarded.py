@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from platform_plugin.engines import error_row
 from platform_plugin.halving import Part, by_halves
 from platform_plugin.schema import ERROR
 from platform_plugin.udf.counting import RunName, note
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
 
 OUTPUT = "output"
 """The field beside the error in which a value that is no struct goes back to Spark."""
-
-
-def row_error(stage: str, kind: str, message: str) -> dict[str, Any]:
-    """Return the error of a row, in the order of ``schema.ERROR_TYPE``."""
-    return {"stage": stage, "type": kind, "message": message, "retryable": False}
 
 
 @dataclass
@@ -90,7 +86,7 @@ class GuardedRow(_Guarded):
         try:
             result = self.user(*values)
         except Exception as exc:
-            error = row_error("udf", type(exc).__name__, str(exc))
+            error = error_row("udf", type(exc).__name__, str(exc))
             note(self.run, 1, began, [error])
             return None, tuple(error.values())
         note(self.run, 1, began)
@@ -152,7 +148,7 @@ def joined(parts: list[Part], rows: int, columns: Callable[[Part], dict[str, Any
     pieces: list[pd.DataFrame] = []
     for part in parts:
         if part.error is not None:
-            errors[part.start] = row_error("udf", type(part.error).__name__, str(part.error))
+            errors[part.start] = error_row("udf", type(part.error).__name__, str(part.error))
             continue
         made = {name: column.reset_index(drop=True) for name, column in columns(part).items()}
         piece = pd.DataFrame(made)
