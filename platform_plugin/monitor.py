@@ -71,6 +71,10 @@ class Monitor:
         """Note that the batch that starts with `key` runs alone on its replica."""
         self._runs[run].alone.add(key)
 
+    async def ended(self, run: str, key: bytes) -> None:
+        """Note that the batch that starts with `key` has its answers, and its replica goes on to others."""
+        self._runs[run].alone.discard(key)
+
     async def lost(self, run: str, key: bytes) -> bool:
         """Note a lost call; return whether the batch that starts with `key` was running alone when it was lost."""
         watched = self._runs[run]

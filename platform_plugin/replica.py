@@ -79,7 +79,8 @@ class Replica:
     async def infer(self, batch: pa.Table, ask: Ask, alone: Any = None) -> pa.Table:
         """Answer a batch; the counters before and after ride on the schema's metadata.
 
-        `alone`: the run's `monitor.Watch`, where the batch is to have the replica to itself; it is told that it does.
+        `alone`: the run's `monitor.Watch`, where the batch is to have the replica to itself; it is told from when until
+        when it does.
         """
         engine = self._started()
         async with self._gate.enter(alone is not None):
@@ -91,6 +92,9 @@ class Replica:
             except EngineDiedError:
                 # Serve replaces a replica that is gone; every batch in flight on it is asked again.
                 os._exit(1)
+            if alone is not None:
+                # Its answers may be lost on their way, by the death of the batch after it.
+                await alone.tell("ended", batch["key"][0].as_py())
         riders = {"replica": self._id, "before": before, "after": self._counters(engine)}
         return answers.replace_schema_metadata({COUNTERS: json.dumps(riders)})
 
