@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import random
@@ -101,6 +102,9 @@ def test_comparison_is_paired_by_row(result: EvaluationResult) -> None:
     error = each.std(ddof=1) / math.sqrt(len(each))
     assert accuracy.difference.high - accuracy.difference.low == pytest.approx(2 * 1.96 * error, rel=0.12)
     assert (accuracy.wins, accuracy.ties, accuracy.losses) == ((each > 0).sum(), (each == 0).sum(), (each < 0).sum())
+    assert (macro.wins, macro.ties, macro.losses) == (None, None, None), "a row has no F1 over classes"
+    counted = {c.metric for c in result.comparisons if c.wins is not None}
+    assert counted == {"accuracy", "rougeL", "error_rate", "length"}
     assert (accuracy.verdict, macro.verdict) == ("better", "better")
     assert {c.metric: c.verdict for c in result.comparisons}["error_rate"] == "worse"
     assert all(c.p_holm >= c.p for c in result.comparisons)
@@ -122,6 +126,10 @@ def test_report_is_one_page_that_tells_keys_and_no_texts(result: EvaluationResul
     page = Path(str(result.report)).read_text()
     assert "new is better than old in accuracy" in page
     assert "By city" in page
+    assert "old and new on 400 rows, label topic" in page
+    assert 'length<span class="unit">characters</span>' in page
+    assert "p (Holm)" in page
+    assert "with accuracy 0.0 %, the worst there is; chosen by a hash" in page
     assert "secret words" not in page
     assert "I cannot say" not in page
     assert "://" not in page.replace("http://www.w3.org", ""), "the page needs something beside it"
@@ -133,6 +141,7 @@ def test_report_is_one_page_that_tells_keys_and_no_texts(result: EvaluationResul
 
 
 def test_results_hold_every_row(spark: SparkSession, result: EvaluationResult) -> None:
+    assert len(list(Path(str(result.results)).glob("*.parquet"))) == 1
     rows = {row["key"]: row for row in spark.read.parquet(str(result.results)).collect()}
     assert set(rows) == {str(row[0]) for row in ROWS}
     for i, _, topic, _, new, *_ in ROWS:
@@ -160,6 +169,44 @@ def test_gate_that_is_not_met_raises_after_the_report_is_written(data: DataFrame
     page = (tmp_path / "out" / "report.html").read_text()
     assert "not met" in page
     assert "secret words" in page
+
+
+def test_file_with_a_key_that_is_its_text_and_a_model_that_knows_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    labels = ["card"] * 8 + ["fee"] * 6 + ["cash"] * 6
+    lines = [f"asked {i} of {label},{label},{'fee' if i % 10 else 'cash'}" for i, label in enumerate(labels)]
+    (tmp_path / "my rows.csv").write_text("\n".join(["text,topic,said", *lines]))
+    frame = spark.read.csv(str(tmp_path / "my rows.csv"), header=True)
+    result = evaluate(
+        {"poor": "said"},
+        frame,
+        "topic",
+        ["accuracy"],
+        key="text",
+        output=str(tmp_path / "out"),
+        log_samples=True,
+        track=False,
+    )
+    assert result.facts["data"] == str(tmp_path / "my rows.csv")
+    wanted = [
+        "poor is right in 25.0 % of rows; always answering 'card' would be right in 40.0 % (8 of 20).",
+        "poor answers 'fee' in 18 of 20 rows; 6 have that label.",
+    ]
+    assert result.warnings == wanted
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "poor on 20 rows of my rows.csv, label topic" in page
+    assert '<td class="text">asked 0 of card</td>' in page
+    assert all(text in str(result) and html.escape(text, quote=False) in html.unescape(page) for text in wanted)
+
+
+def test_files_that_spark_cannot_name_are_no_fact(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: DataFrame) -> list[str]:
+        raise NotImplementedError
+
+    monkeypatch.setattr(DataFrame, "inputFiles", refuse)
+    frame = spark.createDataFrame([("a", "a"), ("b", "b")], "label string, said string")
+    result = evaluate({"m": "said"}, frame, "label", ["accuracy"], resamples=0, track=False)
+    assert "data" not in result.facts
+    assert result.warnings == []
 
 
 def test_pipelines_are_evaluated_and_one_that_fails_leaves_the_others_their_numbers(

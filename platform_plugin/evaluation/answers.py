@@ -6,6 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
@@ -35,6 +36,7 @@ class DataFacts:
     rows: int
     labelled: int
     classes: tuple[str, ...]
+    files: tuple[str, ...] = ()
 
 
 @dataclass
@@ -70,7 +72,7 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
         trimmed = F.trim(label).alias("label")
         found = data.select(trimmed).where("label IS NOT NULL").distinct().limit(1001).collect()
         classes = tuple(sorted(row["label"] for row in found))
-    return DataFacts(rows, labelled, classes)
+    return DataFacts(rows, labelled, classes, _files(data))
 
 
 def number(data: DataFrame) -> DataFrame:
@@ -170,6 +172,17 @@ def assemble(plan: Plan, rows: DataFrame, parts: list[Part], log_samples: bool) 
         F.array(*answers).alias("models"),
         (F.struct(*[schema.column(n).cast("string").alias(n) for n in plain]) if plain else F.lit(None)).alias("data"),
     )
+
+
+def _files(data: DataFrame) -> tuple[str, ...]:
+    """Return the files that a frame reads, sorted; none where Spark cannot tell."""
+    try:
+        # Of a frame of its own: Spark plans a frame once, and the caller's may be cached after this.
+        found = data.select("*").inputFiles()
+    except Exception:  # a fact for the report, which Spark Connect or a source of its own may not have
+        logger.debug("the files of the data are not known", exc_info=True)
+        return ()
+    return tuple(sorted(unquote(name).removeprefix("file://") for name in found))
 
 
 def _with(rows: DataFrame, part: Part, name: str) -> DataFrame:

@@ -30,7 +30,8 @@ class Comparison:
         difference: with its 95 % interval.
         p: of no difference, two-sided; `p_holm` is corrected for the number of metrics.
         verdict: "better", "worse" or "no evidence"; "different" where the metric has no better side.
-        wins, ties, losses: rows in which the model is better than the baseline, equal, worse.
+        wins, ties, losses: rows in which the model is better than the baseline, equal, worse; None where a row's own
+            score says nothing, as of an F1 over classes.
     """
 
     model: str
@@ -40,9 +41,9 @@ class Comparison:
     p: float
     p_holm: float
     verdict: str
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
 
 
 def interval(values: Values) -> Interval:
@@ -96,14 +97,14 @@ def compare(
     baseline: str,
     metrics: Sequence[tuple[str, str]],
     values: Sequence[tuple[Values, Values]],
-    pairs: Sequence[tuple[int, int, int]],
+    pairs: Sequence[tuple[int, int, int] | None],
 ) -> list[Comparison]:
     """Return one comparison a metric, with Holm's correction over them.
 
     Args:
         metrics: name and better side of each.
         values: of the model and of the baseline, over all rows and then over the same resamples.
-        pairs: wins, ties, losses.
+        pairs: wins, ties, losses; None where they are not counted.
     """
     differences = [ours - theirs for ours, theirs in values]
     p_values = [p_value(d) for d in differences]
@@ -116,11 +117,9 @@ def compare(
             p=p,
             p_holm=corrected,
             verdict=verdict(float(d[0]), corrected, better),
-            wins=wins,
-            ties=ties,
-            losses=losses,
+            **(dict(zip(("wins", "ties", "losses"), counts, strict=True)) if counts is not None else {}),
         )
-        for (name, better), d, p, corrected, (wins, ties, losses) in zip(
+        for (name, better), d, p, corrected, counts in zip(
             metrics, differences, p_values, holm(p_values), pairs, strict=True
         )
     ]

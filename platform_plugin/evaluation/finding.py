@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
+from platform_plugin.classes import MOST_CLASSES
 from platform_plugin.evaluation import answers as asking
 from platform_plugin.evaluation import frame, rows
 from platform_plugin.evaluation.answers import DataFacts, Part
+from platform_plugin.evaluation.caution import cautions
 from platform_plugin.evaluation.comparison import compare, interval
 from platform_plugin.evaluation.models import Candidate
 from platform_plugin.evaluation.plan import Plan
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult, SliceResult
-from platform_plugin.evaluation.rows import Buckets, Shape
+from platform_plugin.evaluation.rows import MOST_COUNTED, Buckets, Shape
 from platform_plugin.evaluation.sums import Pass, Sums
 from platform_plugin.metrics import Facts, Metric
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MANY_FAIL = 0.1
 _SAMPLE = 1000
+_MOST_FILES = 3
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Findings:
         names: of the models that were answered, in order: the places in `scored` and `sums`.
         told: why the others were not.
         scored: the rows with `scores`, kept until `release`; None where no model was answered.
+        confusions: one a model; none where classes are not known, or too many.
     """
 
     plan: Plan
@@ -50,6 +53,7 @@ class Findings:
     parts: dict[str, Part]
     errors: list[dict[str, int]] = field(default_factory=list)
     unjudged: list[int] = field(default_factory=list)
+    confusions: list[list[list[int]]] = field(default_factory=list)
 
     @property
     def shape(self) -> Shape:
@@ -80,27 +84,22 @@ class Findings:
             for model in self.names:
                 if model != plan.baseline:
                     made.comparisons.extend(self._compared(model, str(plan.baseline)))
-        made.warnings.extend(self._warnings())
+        made.warnings.extend(cautions(self))
         return made
 
     def write(self, path: str, texts: bool) -> None:
-        """Write the rows as parquet, by Spark; see `rows.readable`."""
+        """Write the rows as parquet; see `rows.write`."""
         if self.scored is not None:
-            rows.readable(self.scored, self.shape, texts).write.parquet(path)
+            rows.write(self.scored, self.shape, texts, path, self.facts.rows)
 
     def sample(self, texts: bool) -> list[dict[str, Any]]:
         """Return 1,000 rows at most as flat dicts."""
         return rows.flat(self.scored, self.shape, texts, _SAMPLE) if self.scored is not None else []
 
     def worst(self, model: int) -> list[dict[str, Any]]:
-        """Return the rows that the first metric likes least."""
+        """Return the rows with the worst values of the first metric."""
         assert self.scored is not None
         return rows.worst(self.scored, model, 0, self.bound[model][0].better)
-
-    def confusion(self, model: int) -> list[list[int]]:
-        """Return the confusion matrix of a model."""
-        assert self.scored is not None
-        return rows.confusion(self.scored, model, self.facts.classes)
 
     def latencies(self) -> list[Buckets]:
         """Return a histogram of seconds for each model."""
@@ -110,7 +109,7 @@ class Findings:
     def lengths(self) -> list[Buckets]:
         """Return a histogram of characters for each model."""
         assert self.scored is not None
-        return rows.buckets(self.scored, len(self.names), "double(length(answer.prediction))", 2.0)
+        return rows.buckets(self.scored, len(self.names), "double(length(answer.prediction))", 1.0, whole=True)
 
     def release(self) -> None:
         """Free what Spark keeps of the evaluation."""
@@ -141,7 +140,7 @@ class Findings:
             baseline,
             [(name, metric.better) for name, metric in self.plan.metrics.items()],
             [(self.sums.values[ours, i], self.sums.values[theirs, i]) for i in places],
-            [self.sums.pairs.get((ours, i), (0, 0, 0)) for i in places],
+            [self.sums.pairs.get((ours, i)) for i in places],
         )
 
     def _slices(self) -> list[SliceResult]:
@@ -158,41 +157,20 @@ class Findings:
                 made.append(SliceResult(column, value, count, values))
         return made
 
-    def _warnings(self) -> list[str]:
-        made = []
-        plan, facts = self.plan, self.facts
-        if plan.label and facts.labelled < facts.rows:
-            made.append(
-                f"{facts.rows - facts.labelled:,} of {facts.rows:,} rows have no {plan.label}: they are left out of "
-                "what compares with it."
-            )
-        for name, found in zip(self.names, self.errors, strict=True):
-            failed = sum(found.values())
-            if failed >= MANY_FAIL * facts.rows:
-                kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.items())
-                made.append(
-                    f"{name} has no prediction in {failed:,} of {facts.rows:,} rows ({kinds}): they count as wrong. "
-                    "Look at the errors before its metrics."
-                )
-        for name, count in zip(self.names, self.unjudged, strict=True):
-            if count:
-                made.append(
-                    f"The judge gave no score to {count:,} predictions of {name}: they are left out of its mean."
-                )
-        made += [f"{name} failed: {why.splitlines()[0]}" for name, why in self.told.items()]
-        return made
-
     def _how(self) -> dict[str, str]:
         plan = self.plan
         judge = plan.judge
+        files, classes = self.facts.files, len(self.facts.classes)
+        more = f" and {len(files) - _MOST_FILES:,} more files" if len(files) > _MOST_FILES else ""
         told = {
+            "data": ", ".join(files[:_MOST_FILES]) + more,
             "label": plan.label,
             "metrics": ", ".join(plan.metrics),
             "baseline": plan.baseline,
             "by": ", ".join(plan.by),
             "key": ", ".join(plan.key) or "all columns",
             "rows": f"{self.facts.rows}",
-            "classes": f"{len(self.facts.classes)}" if self.facts.classes else None,
+            "classes": f"more than {MOST_CLASSES}" if classes > MOST_CLASSES else f"{classes or ''}",
             "resamples": f"{plan.resamples}",
             "judge": f"{judge.getModel()}, {judge.getMode()}: {judge.getRubric()}" if judge is not None else None,
             "versions": f"platform-plugin {version('platform-plugin')}, pyspark {version('pyspark')}, "
@@ -217,5 +195,7 @@ def find(
     sums = Pass(bound, plan.resamples, baseline, len(plan.by)).run(counted)
     findings = Findings(plan, facts, names, told, bound, sums, scored, numbered, parts)
     findings.errors = rows.errors(scored, len(names))
+    if 2 <= len(facts.classes) <= MOST_COUNTED:
+        findings.confusions = rows.confusions(scored, len(names), facts.classes)
     findings.unjudged = rows.unjudged(scored, len(names)) if plan.judge is not None else [0] * len(names)
     return findings

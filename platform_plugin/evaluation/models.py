@@ -52,11 +52,12 @@ class Candidate:
         return self.stage.getModel() if self.stage is not None else None
 
     def params(self) -> dict[str, Any]:
-        """Return the params of the LLM stage that were set, else nothing; for the log."""
+        """Return what the LLM stage asks and the params of it that were set, else nothing; for the log."""
         stage = self.stage
         if stage is None:
             return {}
-        return {param.name: stage.getOrDefault(param) for param in stage.params if stage.isSet(param)}
+        given = {param.name: stage.getOrDefault(param) for param in stage.params if stage.isSet(param)}
+        return {"model": stage.getModel(), "engine": stage.getEngine(), **given}
 
     def output(self, prediction: str | None) -> str:
         """Return the column that holds the predictions. Raises ConfigError where the model does not say.

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from platform_plugin.evaluation.comparison import Comparison
+from platform_plugin.evaluation.comparison import Comparison, Interval
 from platform_plugin.evaluation.finding import Findings
-from platform_plugin.evaluation.result import EvaluationResult, shown
+from platform_plugin.evaluation.result import EvaluationResult
+from platform_plugin.evaluation.summary import best, sentences, subject
+from platform_plugin.evaluation.units import difference, interval, said, shown
 
 _MOST_SLICES = 50
 _CAPTIONS = {
-    "Metrics": "Bars are over all rows; the lines are 95 % intervals.",
+    "Metrics": "Bars are over all rows; the lines are 95 % intervals. \u2191 higher is better, \u2193 lower is better.",
     "Wins and losses": "Row by row: where the model is better than the baseline, as good, or worse.",
-    "Confusion": "Rows of each label by what was predicted; (none) is no class, or no prediction.",
+    "Confusion": "Rows of each label by what was predicted; the shade is the share of the label's rows. (none) is no "
+    "class, or no prediction.",
     "Length of the answers": "",
     "Latency": "From when the engine took the request to its answer, with others in flight.",
 }
@@ -36,15 +39,16 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     pictures = [
         (title, _CAPTIONS[title], base64.b64encode(path.read_bytes()).decode()) for title, path in plots.items()
     ]
     return environment.get_template("page.html").render(
         result=result,
         made=f"{datetime.datetime.now():%d %B %Y, %H:%M}",
-        sentences=[_sentence(c, result) for c in _told_first(result)],
-        head=list(result.units),
+        subject=subject(result, findings.facts.files),
+        sentences=sentences(result),
+        head={metric: "" if said(unit) == metric else said(unit) for metric, unit in result.units.items()},
+        notes=" ".join(_notes(findings, result)),
         lines=_lines(result),
         comparisons=[_comparison(c, result) for c in result.comparisons],
         slices=_slices(result),
@@ -57,55 +61,43 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
     )
 
 
-def _told_first(result: EvaluationResult) -> list[Comparison]:
-    """Return the comparisons that say something, or where none does, those of the first metric."""
-    saying = [c for c in result.comparisons if c.verdict in ("better", "worse")]
-    first = next(iter(result.units))
-    return saying or [c for c in result.comparisons if c.metric == first]
-
-
-def _sentence(c: Comparison, result: EvaluationResult) -> dict[str, str]:
-    unit = result.units[c.metric]
-    value, low, high = (shown(v, unit, sign=True) for v in (c.difference.value, c.difference.low, c.difference.high))
-    what = {"better": "is better than", "worse": "is worse than"}.get(c.verdict, "is not shown to differ from")
-    return {
-        "verdict": c.verdict.replace(" ", "-"),
-        "text": f"{c.model} {what} {c.baseline} in {c.metric}: {value} ({low} to {high}).",
-    }
+def _notes(findings: Findings, result: EvaluationResult) -> list[str]:
+    """Return what is to be known of the times in the summary."""
+    made = []
+    if any(model.seconds for model in result.models):
+        made.append("A model's time includes the start of its engine where that was cold.")
+    timed = [name for name, m in findings.plan.metrics.items() if "seconds" in getattr(m, "takes", {})]
+    if timed:
+        verb = "is" if len(timed) == 1 else "are"
+        made.append(f"{' and '.join(timed)} {verb} measured with other requests in flight, so of this run's load.")
+    return made
 
 
 def _lines(result: EvaluationResult) -> list[dict[str, Any]]:
-    best: dict[str, float] = {}
-    for metric, side in result.better.items():
-        found = [m.values[metric].value for m in result.models if metric in m.values]
-        known = [v for v in found if not math.isnan(v)]
-        if len(known) > 1 and side != "neither" and len(set(known)) > 1:
-            best[metric] = max(known) if side == "higher" else min(known)
+    bold = best(result)
     made = []
     for model in result.models:
         cells = []
         for metric, unit in result.units.items():
-            one = model.values.get(metric)
-            if one is None:
-                cells.append({"value": "-", "interval": "", "best": False})
-                continue
-            interval = "" if math.isnan(one.low) else f"{shown(one.low, unit)} to {shown(one.high, unit)}"
-            cells.append({"value": shown(one.value, unit), "interval": interval, "best": best.get(metric) == one.value})
+            value, ends = interval(model.values.get(metric, Interval(math.nan)), unit)
+            cells.append({"value": value, "interval": ends, "best": bold.get(metric) == model.name})
         made.append({"model": model, "cells": cells, "baseline": model.name == result.baseline})
     return made
 
 
 def _comparison(c: Comparison, result: EvaluationResult) -> dict[str, Any]:
-    unit = result.units[c.metric]
+    value, ends = difference(c.difference, result.units[c.metric])
+    number, _, unit = value.partition(" ")
     return {
         "model": c.model,
         "metric": c.metric,
-        "difference": shown(c.difference.value, unit, sign=True),
-        "interval": f"{shown(c.difference.low, unit, sign=True)} to {shown(c.difference.high, unit, sign=True)}",
+        "difference": number,
+        "unit": unit,
+        "interval": ends or "-",
         "p": "-" if math.isnan(c.p_holm) else f"{c.p_holm:.3f}",
         "verdict": c.verdict,
         "kind": c.verdict.replace(" ", "-"),
-        "rows": f"{c.wins:,} / {c.ties:,} / {c.losses:,}",
+        "rows": "-" if c.wins is None else f"{c.wins:,} / {c.ties:,} / {c.losses:,}",
     }
 
 
@@ -122,28 +114,39 @@ def _slices(result: EvaluationResult) -> dict[str, list[dict[str, Any]]]:
 
 
 def _worst(findings: Findings, result: EvaluationResult) -> list[dict[str, Any]]:
-    metric = next(iter(result.units))
-    known = {findings.plan.label, *findings.plan.key, *(c.column for c in findings.plan.candidates)}
+    metric, unit = next(iter(result.units.items()))
+    known = {findings.plan.label, *(c.column for c in findings.plan.candidates)}
     made = []
     for place, name in enumerate(findings.names):
         lines = []
-        for row in findings.worst(place):
+        found = findings.worst(place)
+        if not found:
+            continue
+        for row in found:
             answer = row["answer"]
             data = {k: v for k, v in (row["data"] or {}).items() if v is not None and k not in known}
             # One column needs no name: it is the text that was asked.
             asked = "\n".join(data.values() if len(data) == 1 else [f"{k}: {v}" for k, v in data.items()])
-            said = answer["prediction"] if not answer["failed"] else f"({answer['error']})"
+            answered = answer["prediction"] if not answer["failed"] else f"({answer['error']})"
             lines.append(
                 {
                     "key": row["key"],
                     "label": row["label"] or "-",
-                    "said": said,
+                    "said": answered,
                     "asked": asked,
                     "error": answer["error"],
-                    "score": shown(row["score"], result.units[metric]),
+                    "score": shown(row["score"], unit),
                 }
             )
-        made.append({"model": name, "metric": metric, "lines": lines})
+        if len({row["score"] for row in found}) == 1:
+            caption = (
+                f"{len(found)} of the rows with {metric} {lines[0]['score']}, the worst there is; chosen by a hash of "
+                "their keys, in no order."
+            )
+        else:
+            side = "highest" if result.better[metric] == "lower" else "lowest"
+            caption = f"The {len(found)} rows with the {side} {metric}; equal ones by a hash of their keys."
+        made.append({"model": name, "metric": metric, "lines": lines, "caption": caption})
     return made
 
 

@@ -15,6 +15,7 @@ from platform_plugin.evaluation import frame
 from platform_plugin.evaluation.gates import Gate, read_gates
 from platform_plugin.evaluation.models import Candidate, read_models
 from platform_plugin.metrics import Facts, Metric, load_metric
+from platform_plugin.metrics.accuracy import Accuracy
 
 if TYPE_CHECKING:
     from platform_plugin.stages.judge import LLMJudge
@@ -50,8 +51,8 @@ class Plan:
 
     @property
     def needs_classes(self) -> bool:
-        """Whether the distinct labels must be known."""
-        return any(metric.needs_classes for metric in self.metrics.values())
+        """Whether the distinct labels must be known: accuracy is read beside that of the most frequent one."""
+        return any(metric.needs_classes or isinstance(metric, Accuracy) for metric in self.metrics.values())
 
     @property
     def asks(self) -> bool:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from platform_plugin.errors import MissingDependencyError
 from platform_plugin.evaluation.finding import Findings
-from platform_plugin.evaluation.result import EvaluationResult, shown
-from platform_plugin.evaluation.rows import MOST_DRAWN, Buckets
+from platform_plugin.evaluation.result import EvaluationResult
+from platform_plugin.evaluation.rows import Buckets
+from platform_plugin.evaluation.units import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#3b6fb6", "#e08a1e", "#3f9b6e", "#b5506d", "#7a5ea8", "#5aa5b5", "#8c6d46", "#777777")
+MOST_DRAWN = 40
+"""Classes at most that a confusion matrix can be read with."""
 _INK, _FAINT = "#222222", "#d9dce1"
 _SIDES = (("#3f9b6e", "wins"), ("#c9ced6", "ties"), ("#c2554d", "losses"))
 _STYLE: dict[Any, Any] = {
@@ -53,8 +56,8 @@ def draw(findings: Findings, result: EvaluationResult, folder: Path) -> dict[str
         "Metrics": lambda: _metrics(result, findings.names),
         "Wins and losses": lambda: _pairs(result),
         "Confusion": lambda: _confusion(findings),
-        "Length of the answers": lambda: _histogram(findings.lengths(), findings.names, "characters"),
-        "Latency": lambda: _histogram(findings.latencies(), findings.names, "seconds of a request"),
+        "Length of the answers": lambda: _histogram(findings.lengths(), findings.names, "characters", "characters"),
+        "Latency": lambda: _histogram(findings.latencies(), findings.names, "seconds of a request", "s"),
     }
     made = {}
     with matplotlib.rc_context(_STYLE):
@@ -77,6 +80,8 @@ def _figure(width: float, height: float, *grid: int, **options: Any) -> tuple[Fi
 
 
 def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     columns = min(3, len(result.units))
     lines = math.ceil(len(result.units) / columns)
     figure, axes = _figure(3.6 * columns, (0.75 + 0.32 * len(names)) * lines, lines, columns)
@@ -96,34 +101,36 @@ def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
             axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
         most = max((v for one in found for v in (one.value, one.high) if not math.isnan(v)), default=1.0) * scale
         axis.set_xlim(0, most * 1.3 or 1)
-        if unit == "share":
-            axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= min(100, axis.get_xlim()[1])])
+        ticks = MaxNLocator(4).tick_values(0, axis.get_xlim()[1])
+        axis.set_xticks([t for t in ticks if t <= min(axis.get_xlim()[1], 100 if unit == "share" else math.inf)])
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
         axis.set_yticks(range(len(names)), [_cut(n) for n in names] if place % columns == 0 else [""] * len(names))
         axis.invert_yaxis()
-        better = {"higher": "  (higher is better)", "lower": "  (lower is better)"}.get(result.better[metric], "")
-        axis.set_title(metric)
-        axis.set_xlabel(("%" if unit == "share" else unit) + better, fontsize=8)
+        arrow = {"higher": " \u2191", "lower": " \u2193"}.get(result.better[metric], "")
+        axis.set_title(f"{metric}{arrow}")
+        axis.set_xlabel("%" if unit == "share" else unit, fontsize=8)
         axis.tick_params(axis="y", length=0)
     return figure
 
 
 def _pairs(result: EvaluationResult) -> Figure | None:
-    told = [c for c in result.comparisons if c.wins + c.losses]
+    counted = [(c, (c.wins, c.ties or 0, c.losses or 0)) for c in result.comparisons if c.wins is not None]
+    told = [(c, counts) for c, counts in counted if counts[0] + counts[2]]
     if not told:
         return None
     figure, (axis,) = _figure(8.5, 0.7 + 0.34 * len(told))
-    for line, c in enumerate(told):
-        total, start = c.wins + c.ties + c.losses, 0.0
-        for (colour, _), count in zip(_SIDES, (c.wins, c.ties, c.losses), strict=True):
+    for line, (_, counts) in enumerate(told):
+        total, start = sum(counts), 0.0
+        for (colour, _), count in zip(_SIDES, counts, strict=True):
             width = 100 * count / total
             axis.barh(line, width, left=start, height=0.66, color=colour)
             if width > 5:
                 axis.text(start + width / 2, line, f"{count:,}", ha="center", va="center", fontsize=8)
             start += width
-    axis.set_yticks(range(len(told)), [f"{_cut(c.model)}: {c.metric}" for c in told])
+    axis.set_yticks(range(len(told)), [f"{_cut(c.model)}: {c.metric}" for c, _ in told])
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
-    axis.set_xlabel(f"% of rows, against {told[0].baseline}")
+    axis.set_xlabel(f"% of rows, against {result.baseline}")
     axis.tick_params(axis="y", length=0)
     handles = [axis.barh(0, 0, color=colour, label=label) for colour, label in _SIDES]
     axis.legend(handles=handles, ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1.0))
@@ -132,7 +139,7 @@ def _pairs(result: EvaluationResult) -> Figure | None:
 
 def _confusion(findings: Findings) -> Figure | None:
     classes = findings.facts.classes
-    if not 2 <= len(classes) <= MOST_DRAWN:
+    if not findings.confusions or len(classes) > MOST_DRAWN:
         return None
     names = findings.names[:4]
     size = 1.9 + 0.26 * len(classes)
@@ -142,7 +149,7 @@ def _confusion(findings: Findings) -> Figure | None:
     for axis in axes[len(names) :]:
         axis.set_visible(False)
     for place, name in enumerate(names):
-        axis, counts = axes[place], findings.confusion(place)
+        axis, counts = axes[place], findings.confusions[place]
         shares = [[n / max(1, sum(line)) for n in line] for line in counts]
         axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
         for row, line in enumerate(counts):
@@ -163,7 +170,9 @@ def _confusion(findings: Findings) -> Figure | None:
     return figure
 
 
-def _histogram(found: Sequence[Buckets], names: Sequence[str], label: str) -> Figure | None:
+def _histogram(found: Sequence[Buckets], names: Sequence[str], label: str, unit: str) -> Figure | None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
     if not any(sum(one.counts) for one in found):
         return None
     figure, (axis,) = _figure(8.5, 2.6)
@@ -171,21 +180,26 @@ def _histogram(found: Sequence[Buckets], names: Sequence[str], label: str) -> Fi
         total = sum(one.counts)
         if not total:
             continue
-        edges = [one.bounds[0] / 2, *one.bounds]
         shares = [100 * count / total for count in one.counts]
         colour = COLOURS[place % len(COLOURS)]
-        axis.stairs(shares, edges, color=colour, lw=1.8, label=_cut(name))
-        axis.stairs(shares, edges, color=colour, fill=True, alpha=0.12)
+        # Two digits: a bucket does not tell more.
+        told = f"{_cut(name)}, median about {float(f'{one.median():.2g}'):,g} {unit}"
+        axis.stairs(shares, one.edges, color=colour, lw=1.8, label=told)
+        axis.stairs(shares, one.edges, color=colour, fill=True, alpha=0.12)
     filled = [i for one in found for i, count in enumerate(one.counts) if count]
-    bounds = found[0].bounds
-    axis.set_xscale("log", base=2)
-    axis.set_xlim(bounds[max(0, min(filled) - 1)] / 2, bounds[max(filled)])
+    edges = found[0].edges
+    least, most = edges[max(0, min(filled) - 1)], edges[min(max(filled) + 2, len(edges) - 1)]
+    axis.set_xscale("log")
+    axis.set_xlim(least, most)
+    narrow = MaxNLocator(10, steps=[1, 2, 5, 10])  # within a factor of 10, a logarithmic scale has one tick or two
+    axis.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=20) if most > 10 * least else narrow)
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
     axis.set_xlabel(label)
     axis.set_ylabel("% of rows")
     axis.grid(axis="y", color=_FAINT, lw=0.6)
     axis.set_axisbelow(True)
-    axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axis.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
     return figure
 
 

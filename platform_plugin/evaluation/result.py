@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from platform_plugin.evaluation.comparison import Comparison, Interval
+from platform_plugin.evaluation.units import difference, shown, titled
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ModelResult:
 
     Attributes:
         source: "pipeline", "column x", a URI or a folder.
-        params: of its LLM stage, those that were set.
+        params: of its LLM stage: what it asks, and those that were set.
         values: metric -> value with its 95 % interval.
         errors: rows without a prediction, by type.
         failure: why it could not be evaluated at all, else None; then it has no values.
@@ -99,7 +100,7 @@ class EvaluationResult:
 
     def table(self) -> list[list[str]]:
         """Return the summary: a header, and a line a model."""
-        head = ["model", *self.units]
+        head = ["model", *[titled(metric, unit) for metric, unit in self.units.items()]]
         lines = [
             [m.name, *(shown(m.values[k].value, self.units[k]) if k in m.values else "-" for k in self.units)]
             for m in self.models
@@ -109,39 +110,27 @@ class EvaluationResult:
     def __str__(self) -> str:
         table = self.table()
         widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+        ]
         told = [f"{c.model} against {c.baseline}: {self._told(c)}" for c in self.comparisons]
         failed = [f"{m.name} failed: {m.failure}" for m in self.models if m.failure]
         return "\n".join([f"{self.name}: {self.rows:,} rows", *lines, *told, *failed, *self.warnings])
 
     def _told(self, c: Comparison) -> str:
-        d, unit = c.difference, self.units[c.metric]
-        low, high = shown(d.low, unit, sign=True), shown(d.high, unit, sign=True)
-        p = "" if math.isnan(c.p_holm) else f", p {c.p_holm:.3f}"
-        return f"{c.metric} {shown(d.value, unit, sign=True)} ({low} to {high}{p}): {c.verdict}"
+        value, ends = difference(c.difference, self.units[c.metric])
+        p = "" if math.isnan(c.p_holm) else f"p {c.p_holm:.3f}"
+        beside = ", ".join(filter(None, [ends, p]))
+        return f"{c.metric} {value}{f' ({beside})' if beside else ''}: {c.verdict}"
 
     def _repr_html_(self) -> str:
         head, *lines = self.table()
         cells = "".join(f'<th style="text-align: left">{html.escape(cell)}</th>' for cell in head)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>" for line in lines)
-        told = "".join(f"<li>{html.escape(c.model)}: {html.escape(self._told(c))}</li>" for c in self.comparisons)
+        lines_below = [*(f"{c.model}: {self._told(c)}" for c in self.comparisons), *self.warnings]
+        told = "".join(f"<li>{html.escape(line)}</li>" for line in lines_below)
         caption = f'<caption style="text-align: left">{html.escape(self.name)}: {self.rows:,} rows</caption>'
         return f"<table>{caption}<tr>{cells}</tr>{body}</table><ul>{told}</ul>"
-
-
-def shown(value: float, unit: str, sign: bool = False) -> str:
-    """Return a value as it is read: shares in percent, the rest with three digits that count."""
-    if math.isnan(value):
-        return "-"
-    plus = "+" if sign else ""
-    if unit == "share":
-        return f"{100 * value:{plus}.1f} %"
-    if value and abs(value) < 0.0005:
-        return f"{value:{plus}.1e}"
-    if unit in ("tokens", "characters"):
-        return f"{value:{plus},.1f}"
-    digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
-    return f"{value:{plus},.{digits}f}"
 
 
 def _plain(value: Any) -> Any:

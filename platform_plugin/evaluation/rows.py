@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WORST = 20
-MOST_DRAWN = 40
-"""Classes at most that a confusion matrix can be read with."""
+MOST_COUNTED = 200
+"""Classes at most whose confusions are counted: each pair of them is a number on the driver."""
+_ROWS_A_FILE = 100_000
+_STEPS = 4
+"""Buckets of a histogram from a number to its double."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,30 @@ class Shape:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Counts between bounds that double: `counts[i]` values are below `bounds[i]` and not below the one before."""
+    """Counts between bounds: `counts[i]` values are below `bounds[i]` and not below the one before.
+
+    Args:
+        whole: whether the values are whole numbers.
+    """
 
     bounds: list[float]
     counts: list[int]
+    whole: bool = False
+
+    @property
+    def edges(self) -> list[float]:
+        """The bounds, and where the first bucket begins."""
+        return [self.bounds[0] / 2, *self.bounds]
+
+    def median(self) -> float:
+        """Return the median as far as the buckets tell it; NaN of no values."""
+        half, below = sum(self.counts) / 2, 0
+        for low, high, count in zip(self.edges, self.bounds, self.counts, strict=False):
+            if count and below + count >= half:
+                value: float = low * (high / low) ** ((half - below) / count)
+                return min(math.floor(value), high - 1) if self.whole else value
+            below += count
+        return math.nan
 
 
 def scored(rows: DataFrame, metrics: Sequence[Sequence[Metric]]) -> DataFrame:
@@ -57,6 +81,12 @@ def scored(rows: DataFrame, metrics: Sequence[Sequence[Metric]]) -> DataFrame:
 
     made = StructType([*rows.schema.fields, StructField("scores", ArrayType(ArrayType(DoubleType())))])
     return rows.mapInArrow(score, made)
+
+
+def write(rows: DataFrame, shape: Shape, texts: bool, path: str, total: int) -> None:
+    """Write `total` scored rows as parquet, by Spark, in few files; see `readable`."""
+    files = -(-total // _ROWS_A_FILE)
+    readable(rows, shape, texts).coalesce(files).write.parquet(path)
 
 
 def readable(rows: DataFrame, shape: Shape, texts: bool) -> DataFrame:
@@ -99,7 +129,7 @@ def flat(rows: DataFrame, shape: Shape, texts: bool, most: int) -> list[dict[str
 
 
 def worst(rows: DataFrame, model: int, metric: int, better: str) -> list[dict[str, Any]]:
-    """Return the rows of a model that its metric likes least, those without a value left out; 20 at most."""
+    """Return the rows of a model with the worst values of a metric, those without one left out; 20 at most."""
     score = F.col("scores")[model][metric]
     order = score.desc() if better == "lower" else score.asc()
     answer = F.col("models")[model]
@@ -126,31 +156,39 @@ def unjudged(rows: DataFrame, models: int) -> list[int]:
     return [counts.get(model, 0) for model in range(models)]
 
 
-def buckets(rows: DataFrame, models: int, value: str, least: float) -> list[Buckets]:
+def buckets(rows: DataFrame, models: int, value: str, least: float, whole: bool = False) -> list[Buckets]:
     """Return a histogram of each model, by Spark; its counts are all that comes to the driver.
 
     Args:
         value: SQL of a number of `answer`, such as "answer.seconds".
-        least: upper bound of the first bucket; the others' are twice the one before.
+        least: upper bound of the first bucket; from one to the next it is a quarter of a doubling.
+        whole: whether the values are whole numbers: buckets that hold none are left out.
     """
     answers = rows.select(F.posexplode("models").alias("model", "answer")).withColumn("value", F.expr(value))
-    place = F.greatest(F.lit(0), F.floor(F.log2(F.greatest(F.col("value"), F.lit(1e-12)) / least)) + 1)
+    # A hair more: a value on a bound is above it, whatever the last digit of its logarithm.
+    steps = _STEPS * F.log2(F.greatest(F.col("value"), F.lit(1e-12)) / least) + 1e-9
+    place = F.greatest(F.lit(0), F.floor(steps) + 1)
     found = answers.where("value IS NOT NULL").groupBy("model", place.alias("place")).count().collect()
+    last = max((int(row["place"]) for row in found), default=0)
+    bounds = [least * 2 ** (i / _STEPS) for i in range(last + 1)]
+    if whole:
+        bounds = [float(math.ceil(bound - 1e-9)) for bound in bounds]
+    kept = [i for i, bound in enumerate(bounds) if i == 0 or bound > bounds[i - 1]]
     made = []
     for model in range(models):
         counts = {int(row["place"]): int(row["count"]) for row in found if row["model"] == model}
-        last = max((int(row["place"]) for row in found), default=0)
-        made.append(Buckets([least * 2**i for i in range(last + 1)], [counts.get(i, 0) for i in range(last + 1)]))
+        made.append(Buckets([bounds[i] for i in kept], [counts.get(i, 0) for i in kept], whole))
     return made
 
 
-def confusion(rows: DataFrame, model: int, classes: Sequence[str]) -> list[list[int]]:
-    """Return counts, a line a label and a column a prediction; the last column is of what is no class."""
-    answer = F.trim(F.col("models")[model]["prediction"])
-    guess = F.when(answer.isin(*classes), answer).alias("guess")
-    found = rows.where("label IS NOT NULL").groupBy(F.trim("label").alias("truth"), guess).count().collect()
+def confusions(rows: DataFrame, models: int, classes: Sequence[str]) -> list[list[list[int]]]:
+    """Return the counts of each model, a line a label and a column a prediction; the last is of what is no class."""
+    answers = rows.where("label IS NOT NULL").select(F.trim("label").alias("truth"), F.posexplode("models"))
+    guess = F.trim("col.prediction")
+    known = F.when(guess.isin(*classes), guess).alias("guess")
+    found = answers.groupBy(F.col("pos").alias("model"), "truth", known).count().collect()
     place = {name: i for i, name in enumerate(classes)}
-    made = [[0] * (len(classes) + 1) for _ in classes]
+    made = [[[0] * (len(classes) + 1) for _ in classes] for _ in range(models)]
     for row in found:
-        made[place[row["truth"]]][place.get(row["guess"], len(classes))] += row["count"]
+        made[row["model"]][place[row["truth"]]][place.get(row["guess"], len(classes))] += row["count"]
     return made

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from platform_plugin.evaluation.resampling import weights
-from platform_plugin.measure import COLUMNS
+from platform_plugin.measure import COLUMNS, Mean
 from platform_plugin.metrics import Metric
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Sums:
         values: (model, metric) -> the value over all rows, then one a resample; (1 + resamples,).
         slices: slicing -> its value -> rows.
         sliced: (model, metric, slicing) -> the slicing's value -> the metric's.
-        pairs: (model, metric) -> rows in which the model is better than the baseline, equal, worse.
+        pairs: (model, metric) -> rows in which the model is better than the baseline, equal, worse; of a `Mean` only.
     """
 
     rows: int
@@ -142,9 +142,10 @@ class Pass:
 
     def _add_pairs(self, times: Any, found: dict[Any, Values], sums: dict[Place, Values]) -> None:
         for (model, place), statistics in found.items():
-            if model == self.baseline:
-                continue
             metric = self.metrics[model][place]
+            # Of what is no mean of rows, such as an F1 over classes, one row's value says nothing.
+            if model == self.baseline or not isinstance(metric, Mean):
+                continue
             difference = metric.finish(statistics) - metric.finish(found[self.baseline, place])
             if metric.better == "lower":
                 difference = -difference

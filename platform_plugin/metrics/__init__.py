@@ -57,7 +57,8 @@ class Metric(Protocol):
     def finish(self, sums: Values) -> Values:
         """Return the values (...) of sums of statistics (..., k); NaN where nothing was summed.
 
-        The value of one row's own statistics is the row's value: of the worst rows, of wins and losses.
+        The value of one row's own statistics is the row's value, by which the worst rows are found; rows are counted
+        as wins and losses only for a ``platform_plugin.measure.Mean``, whose value is the mean of them.
         """
         ...
 

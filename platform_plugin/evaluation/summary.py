@@ -1,0 +1,90 @@
+"""An evaluation in sentences: for the head of the page, and for whoever looks at its run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from platform_plugin.evaluation.comparison import Comparison
+from platform_plugin.evaluation.result import EvaluationResult
+from platform_plugin.evaluation.units import difference
+
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What one comparison says, and its verdict."""
+
+    verdict: str
+    text: str
+
+
+def sentences(result: EvaluationResult) -> list[Sentence]:
+    """Return what is to be read first: of each model the first metric, whatever it says; then what says something."""
+    first = next(iter(result.units))
+    leading = [c for c in result.comparisons if c.metric == first]
+    saying = [c for c in result.comparisons if c.metric != first and c.verdict != "no evidence"]
+    return [_sentence(c, result.units[c.metric]) for c in [*leading, *saying]]
+
+
+def description(result: EvaluationResult) -> str:
+    """Return the sentences, what is not met and the warnings as markdown."""
+    made = [f"- **{one.verdict}**: {one.text}" for one in sentences(result)]
+    for title, lines in (("Not met", result.unmet), ("Warnings", result.warnings)):
+        if lines:
+            made += ["", f"**{title}**", "", *[f"- {line}" for line in lines]]
+    return "\n".join(made).strip()
+
+
+def subject(result: EvaluationResult, files: Sequence[str]) -> str:
+    """Return what was compared on what, in one line."""
+    names = [model.name for model in result.models]
+    if len(names) > _MOST_NAMES:
+        who = f"{len(names)} models"
+    else:
+        who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    # Of what Spark wrote, the folder has the name that people know; so has that of many files.
+    parts = len(files) > 1 or any(PurePosixPath(file).name.startswith("part-") for file in files)
+    places = {PurePosixPath(file).parent if parts else PurePosixPath(file) for file in files}
+    where = f" of {places.pop().name}" if len(places) == 1 else ""
+    return f"{who} on {result.rows:,} rows{where}" + (f", label {result.label}" if result.label else "")
+
+
+def best(result: EvaluationResult) -> dict[str, str]:
+    """Return metric -> the model whose value is the best, where the others are behind it as far as is known.
+
+    None is the best where the interval of another reaches its value, or its comparison is without evidence.
+    """
+    made = {}
+    for metric, side in result.better.items():
+        sign = {"higher": 1, "lower": -1}.get(side, 0)
+        found = {m.name: m.values[metric] for m in result.models if metric in m.values}
+        known = {name: one for name, one in found.items() if not math.isnan(one.value)}
+        if not sign or len(known) < 2:
+            continue
+        top = max(known, key=lambda name: sign * known[name].value)
+        reach = [
+            max(sign * v for v in (one.value, one.low, one.high) if not math.isnan(v))
+            for name, one in known.items()
+            if name != top
+        ]
+        doubted = any(
+            c.metric == metric and c.verdict == "no evidence" and top in (c.model, c.baseline)
+            for c in result.comparisons
+        )
+        if max(reach) < sign * known[top].value and not doubted:
+            made[metric] = top
+    return made
+
+
+def _sentence(c: Comparison, unit: str) -> Sentence:
+    value, ends = difference(c.difference, unit)
+    told = {
+        "better": f"{c.model} is better than {c.baseline}",
+        "worse": f"{c.model} is worse than {c.baseline}",
+        "different": f"{c.model} differs from {c.baseline}",
+    }.get(c.verdict, f"No evidence that {c.model} differs from {c.baseline}")
+    return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({ends})' if ends else ''}.")
