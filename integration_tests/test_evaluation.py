@@ -80,20 +80,30 @@ def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server:
     assert {run.data.tags.get("mlflow.parentRunId") for run in runs.values()} == {None, parent.info.run_id}
     plain, wrong = runs["plain"].data, runs["wrong"].data
     assert plain.metrics["accuracy"] == 0.9
-    assert (wrong.metrics["accuracy"], wrong.metrics["accuracy.difference"]) == (0, -0.9)
+    assert (wrong.metrics["accuracy"], wrong.metrics["difference/accuracy"]) == (0, -0.9)
+    assert wrong.metrics["difference/accuracy_low"] <= -0.9 <= wrong.metrics["difference/accuracy_high"] < 0
+    assert wrong.metrics["p_holm/accuracy"] < 0.05
+    assert plain.metrics["interval/accuracy_low"] < 0.9 < plain.metrics["interval/accuracy_high"]
     assert wrong.tags["evaluation.accuracy"] == "worse"
     assert plain.metrics["error_rate"] == 0.1
     assert plain.metrics["tokens"] > 0 < plain.metrics["cost"]
     assert 1 <= plain.metrics["judge_score"] <= 5
     assert "judge_kappa" in plain.metrics
     assert plain.params["promptTemplate"] == "{message}"
+    assert (plain.params["model"], plain.params["engine"]) == ("smollm2-135m", "echo")
     assert parent.data.params["baseline"] == "plain"
+    assert parent.data.params["models"] == "plain, wrong"
+    assert parent.data.params["required"] == "accuracy >= 0.5; error_rate <= 0.1"
     assert "wrong: accuracy" in parent.data.tags["evaluation.unmet"]
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith("- **worse**: wrong is worse than plain in accuracy: -90.0 points (-")
+    assert "- wrong is right in 0.0 % of rows; always answering 'card' would be right in 35.0 % (14 of 40)." in note
     folder = Path(mlflow.artifacts.download_artifacts(run_id=parent.info.run_id, dst_path=str(tmp_path)))
     assert "plain" in (folder / "report.html").read_text()
     assert {path.name for path in (folder / "plots").iterdir()} >= {"metrics.png", "confusion.png", "latency.png"}
     told = json.loads((folder / "evaluation.json").read_text())
     assert told["models"][0]["errors"] == {"EchoFailure": 4}
+    assert [path.suffix for path in (folder / "results").iterdir()] == [".parquet"]
     rows = data.sparkSession.read.parquet(str(folder / "results"))
     assert rows.where("plain.failed").count() == 4
     assert rows.select("data.message").distinct().count() == ROWS
@@ -109,6 +119,7 @@ def test_texts_are_logged_only_where_asked_for(data: DataFrame, server: Server, 
     mlflow.set_experiment("evaluation-keys")
     result = evaluate({"old": "topic"}, data, "topic", ["accuracy"], resamples=0)
     folder = Path(mlflow.artifacts.download_artifacts(run_id=result.run_id, dst_path=str(tmp_path)))
+    assert "evaluation.unmet" not in mlflow.get_run(result.run_id).data.tags
     for path in folder.rglob("*"):
         if path.suffix in (".html", ".json"):
             assert "about card" not in path.read_text(), path
@@ -213,6 +224,7 @@ def test_pairwise_judge_in_an_evaluation(data: DataFrame) -> None:
     )
     assert result.metrics["m"]["judge_score"] == 0.5
     won = {c.metric: c for c in result.comparisons}["judge_score"]
+    assert won.wins is not None
     assert won.wins + won.ties + won.losses == ROWS - 4
     assert result.metrics["other"]["judge_score"] == pytest.approx((won.wins + won.ties / 2) / (ROWS - 4))
 
@@ -291,7 +303,7 @@ def test_command_line(data: DataFrame, tmp_path: Path) -> None:
     config = ["evaluate", "--config", str(tmp_path / "eval.yaml")]
     done = CliRunner().invoke(build_app(), config)
     assert done.exit_code == 0, done.output
-    assert "asked against old: accuracy +25.0 %" in done.stdout
+    assert "asked against old: accuracy +25.0 points (+" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("evaluate ok models=2 rows=40 unmet=0 ")
     text = (tmp_path / "eval.yaml").read_text().replace("0.7", "0.8").replace("output: out", "output: out2")
     (tmp_path / "eval.yaml").write_text(text)

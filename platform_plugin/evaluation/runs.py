@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,6 +14,7 @@ from typing import Any
 
 from platform_plugin.errors import ConfigError, MissingDependencyError
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult
+from platform_plugin.evaluation.summary import description
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +101,15 @@ class Runs:
 
         for model in result.models:
             self._try(partial(self._log_model, result, model))
-        self._try(lambda: mlflow.log_params(_short(result.facts)))
-        self._try(lambda: mlflow.set_tags({"evaluation.unmet": "; ".join(result.unmet)[:_MOST_TEXT]}))
+        names = ", ".join(model.name for model in result.models)
+        told = {"models": names, **result.facts, "required": "; ".join(result.required)}
+        self._try(lambda: mlflow.log_params(_short(told)))
+        tags = {"mlflow.note.content": description(result), "evaluation.unmet": "; ".join(result.unmet)}
+        self._try(lambda: mlflow.set_tags(_short(tags)))
         for folder, path in files.items():
-            log = mlflow.log_artifacts if path.is_dir() else mlflow.log_artifact
-            self._try(partial(log, str(path), folder or None))
+            # What Hadoop leaves beside the parquet files (.crc, _SUCCESS) is nothing to look at.
+            for file in sorted(path.glob("[!._]*")) if path.is_dir() else [path]:
+                self._try(partial(mlflow.log_artifact, str(file), folder or None))
         if sample:
             columns = list(dict.fromkeys(name for row in sample for name in row))
             table = {name: [row.get(name) for row in sample] for name in columns}
@@ -143,6 +150,7 @@ class Runs:
 
     def _log_model(self, result: EvaluationResult, model: ModelResult) -> None:
         import mlflow
+        from mlflow.entities import Metric, Param, RunTag
 
         if model.name not in self._children:
             with self.child(model.name):
@@ -150,21 +158,15 @@ class Runs:
         client, run_id = mlflow.MlflowClient(), self._children.get(model.name)
         if run_id is None:
             return
-        numbers: dict[str, float] = {}
-        for metric, found in model.values.items():
-            numbers[metric] = found.value
-            numbers.update({f"{metric}.low": found.low, f"{metric}.high": found.high})
-        for c in result.comparisons:
-            if c.model == model.name:
-                numbers.update({f"{c.metric}.difference": c.difference.value, f"{c.metric}.p": c.p_holm})
-                client.set_tag(run_id, f"evaluation.{c.metric}", c.verdict)
-        for name, value in numbers.items():
-            if value == value:  # not NaN, which some stores refuse
-                client.log_metric(run_id, name, value)
+        now = int(time.time() * 1000)
         logged = client.get_run(run_id).data.params
-        for name, text in _short({"source": model.source, **model.params}).items():
-            if name not in logged:
-                client.log_param(run_id, name, text)
+        params = _short({"source": model.source, **model.params})
+        client.log_batch(
+            run_id,
+            metrics=[Metric(name, value, now, 0) for name, value in numbers(result, model).items()],
+            params=[Param(name, text) for name, text in params.items() if name not in logged],
+            tags=[RunTag(f"evaluation.{c.metric}", c.verdict) for c in result.comparisons if c.model == model.name],
+        )
         if model.failure:
             client.set_tag(run_id, "evaluation.failure", model.failure[:_MOST_TEXT])
             client.set_terminated(run_id, "FAILED")
@@ -184,5 +186,20 @@ class Runs:
             logger.warning("%s; the rest is not logged there", self.trouble)
 
 
+def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:
+    """Return a model's metrics by their names in MLflow, whose pages make a section of what is before a "/"."""
+    made: dict[str, float] = {}
+    for metric, found in model.values.items():
+        made[metric] = found.value
+        made |= {f"interval/{metric}_low": found.low, f"interval/{metric}_high": found.high}
+    for c in result.comparisons:
+        if c.model == model.name:
+            d = c.difference
+            made |= {f"difference/{c.metric}": d.value, f"p_holm/{c.metric}": c.p_holm}
+            made |= {f"difference/{c.metric}_low": d.low, f"difference/{c.metric}_high": d.high}
+    return {name: value for name, value in made.items() if not math.isnan(value)}  # which some stores refuse
+
+
 def _short(values: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value)[:_MOST_TEXT] for name, value in values.items()}
+    """Return values as texts that every store takes; empty ones are left out."""
+    return {name: str(value)[:_MOST_TEXT] for name, value in values.items() if value != ""}
