@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from platform_plugin.evaluation.answers import DataFacts
 from platform_plugin.evaluation.units import shown
-
-if TYPE_CHECKING:
-    from platform_plugin.evaluation.finding import Findings
 
 MANY_FAIL = 0.1
 FAR = 0.25
 """Share of the rows by which a prediction is far more frequent than its label."""
 
 
-def cautions(findings: Findings) -> list[str]:
-    """Return the warnings of an evaluation, one line each."""
+def cautions(
+    facts: DataFacts,
+    label: str | None,
+    names: Sequence[str],
+    errors: Sequence[Mapping[str, int]],
+    unjudged: Sequence[int],
+    confusions: Sequence[Sequence[Sequence[int]]],
+) -> list[str]:
+    """Return the warnings of an evaluation, one line each.
+
+    Args:
+        names: of the models; `errors`, `unjudged` and `confusions` have one entry each, as `rows` counts them.
+        confusions: empty where they were not counted.
+    """
     made = []
-    plan, facts = findings.plan, findings.facts
-    if plan.label and facts.labelled < facts.rows:
+    if label and facts.labelled < facts.rows:
         made.append(
-            f"{facts.rows - facts.labelled:,} of {facts.rows:,} rows have no {plan.label}: they are left out of "
+            f"{facts.rows - facts.labelled:,} of {facts.rows:,} rows have no {label}: they are left out of "
             "what compares with it."
         )
-    for name, found in zip(findings.names, findings.errors, strict=True):
+    for name, found in zip(names, errors, strict=True):
         failed = sum(found.values())
         if failed >= MANY_FAIL * facts.rows:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.items())
@@ -32,12 +40,11 @@ def cautions(findings: Findings) -> list[str]:
                 f"{name} has no prediction in {failed:,} of {facts.rows:,} rows ({kinds}): they count as wrong. "
                 "Look at the errors before its metrics."
             )
-    for name, count in zip(findings.names, findings.unjudged, strict=True):
+    for name, count in zip(names, unjudged, strict=True):
         if count:
             made.append(f"The judge gave no score to {count:,} predictions of {name}: they are left out of its mean.")
-    for name, counts in zip(findings.names, findings.confusions, strict=False):  # none where classes are too many
+    for name, counts in zip(names, confusions, strict=False):
         made += of_classes(name, facts.classes, counts)
-    made += [f"{name} failed: {why.splitlines()[0]}" for name, why in findings.told.items()]
     return made
 
 

@@ -84,7 +84,9 @@ class Findings:
             for model in self.names:
                 if model != plan.baseline:
                     made.comparisons.extend(self._compared(model, str(plan.baseline)))
-        made.warnings.extend(cautions(self))
+        counted = (self.errors, self.unjudged, self.confusions)
+        made.warnings.extend(cautions(self.facts, plan.label, self.names, *counted))
+        made.warnings.extend(f"{name} failed: {why.splitlines()[0]}" for name, why in self.told.items())
         return made
 
     def write(self, path: str, texts: bool) -> None:
