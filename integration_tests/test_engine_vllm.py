@@ -223,6 +223,7 @@ def nothing_left() -> Any:
     assert {p.pid for p in engine_cores()} <= before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_close_leaves_no_process() -> None:
     with asyncio.Runner() as runner:
@@ -239,7 +240,7 @@ def test_close_leaves_no_process() -> None:
         ({"dtype": "float99"}, r"float99"),
         ({"max_model_len": 1_000_000}, r"max_model_len \(1000000\) is greater than the derived"),
         # Found by the engine core alone, in its own process.
-        ({"kv_cache_memory_bytes": 1024**2, "max_model_len": 8192}, r"KV cache"),
+        pytest.param({"kv_cache_memory_bytes": 1024**2, "max_model_len": 8192}, r"KV cache", marks=pytest.mark.slow),
     ],
 )
 def test_value_that_vllm_cannot_start_with_reaches_the_user(engine_args: dict[str, Any], words: str) -> None:

@@ -1,8 +1,9 @@
-"""The notebooks, run in order in one kernel with the real model: one session and one engine serve them all."""
+"""The notebooks, and the README's first example, in one kernel with the real model: one session, one engine."""
 
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 
 import nbformat
@@ -15,6 +16,11 @@ pytest.importorskip("vllm", reason="vllm is not installed: the extra `cpu` or `g
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: the extra `notebook`")
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+EXAMPLE = re.search(r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+# Its session is the one that runs.
+SHARE = (
+    "import contextlib, platform_plugin\nplatform_plugin.spark_on_ray = lambda *_, **__: contextlib.nullcontext(spark)"
+)
 # Each notebook begins with the session alone.
 FORGET = "for _name in [n for n in dir() if n not in ('session', 'spark') and n[0] != '_']:\n    del globals()[_name]"
 
@@ -43,7 +49,13 @@ def test_notebooks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cells = [copy.deepcopy(cell) for cell in book.cells if cell.cell_type == "code"]
         cells = cells[: len(cells) - (number < len(NOTEBOOKS) - 1)]
         whole.cells += cells if number == 0 else [nbformat.v4.new_code_cell(FORGET), *cells[1:]]
+    assert EXAMPLE is not None
+    example = nbformat.v4.new_code_cell(EXAMPLE[1])
+    whole.cells[1:1] = [nbformat.v4.new_code_cell(SHARE), example, nbformat.v4.new_code_cell(FORGET)]
     nbclient.NotebookClient(whole, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     pictures = [o for cell in whole.cells for o in cell.outputs if "image/png" in o.get("data", {})]
     assert len(pictures) >= 5
+    said = "".join(o.text for o in example.outputs if o.output_type == "stream")
+    assert "template field 'clean' is null" in said
+    assert "3 = 2 asked + 0 reused + 1 refused" in said
     assert any("rows" in o.get("data", {}).get("text/html", "") for cell in whole.cells for o in cell.outputs)

@@ -120,6 +120,7 @@ def test_idle_engine_stops_and_comes_back(echo: Maker, spark: SparkSession, unti
     pool.release(name)
 
 
+@pytest.mark.slow
 def test_row_that_kills_its_engine_is_one_bad_row_among_100_good_ones(echo: Maker, spark: SparkSession) -> None:
     stage = echo(engineArgs={"die_on": "question 57"}, batchSize=16)
     rows = {row["id"]: row for row in stage.transform(questions(spark, 101)).collect()}

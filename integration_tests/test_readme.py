@@ -1,4 +1,4 @@
-"""What the README says works, to the letter: its example and its commands, with the real model."""
+"""What the README says works, to the letter: its commands. Its examples run where their engines are."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ import pytest
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-
-
-def test_the_example_of_the_readme_runs(script: Callable[..., Any]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    ran = script(example)
-    printed = ran.finish(500)
-    assert ran.process.returncode == 0, ran.errors()
-    assert "template field 'clean' is null" in printed
-    assert "3 = 2 asked + 0 reused + 1 refused" in printed
 
 
 def test_demo_prints_the_report_of_its_first_transform(script: Callable[..., Any]) -> None:

@@ -291,15 +291,13 @@ def engine_cores(program: Any) -> list[psutil.Process]:
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize(
-    "numbers", [[signal.SIGTERM], pytest.param([signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
 def test_programs_stopped_while_an_engine_loads_leave_no_process(
-    script: Callable[..., Any], until: Callable[..., Any], numbers: list[signal.Signals]
+    script: Callable[..., Any], until: Callable[..., Any]
 ) -> None:
     pytest.importorskip("vllm", reason="vllm is not installed: the extra `cpu` or `gpu`")
     # Side by side, as most of the time goes to their start.
-    programs = {number: script(HEAD + LOADING) for number in numbers}
+    programs = {number: script(HEAD + LOADING) for number in (signal.SIGINT, signal.SIGTERM)}
     cores = []
     for number, program in programs.items():
         cores += until(functools.partial(engine_cores, program), 300)
