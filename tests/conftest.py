@@ -16,6 +16,8 @@ from platform_plugin.jdk import use_java
 def spark() -> Iterator[SparkSession]:
     """A session on two cores, in a time zone that is not UTC and has a summer time."""
     use_java()
+    # So short a program costs Java's second compiler more than it gives.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
