@@ -149,7 +149,9 @@ def _wait(future: Future[pa.Table], watch: Watch, spending: Spending) -> pa.Tabl
                 raise
             check(running=True)
             continue
-        check(running=False)
+        # Without an error there is nothing to be spent.
+        if answers["error"].null_count < answers.num_rows:
+            check(running=False)
         return answers
 
 
