@@ -7,6 +7,7 @@ executor restart; its ``to_spark`` goes through pandas (maps, nullable integers 
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BLOCK_BYTES = 16 * 2**20
+TASK_BYTES = 64 * 2**20
 ROWS_PER_BATCH = 10_000
 ANSWERS = "__pp_answers_"
 
@@ -101,7 +103,10 @@ class RaydpBridge:
         _held[name] = actor
         if not blocks:
             return spark.createDataFrame([], schema).alias(name)
-        index = spark.range(0, blocks, 1, blocks)
+        # A Spark task costs a tenth of a second before its first row: no more of them than there is work for.
+        wanted = math.ceil((answers.size_bytes() or 0) / TASK_BYTES)
+        tasks = min(blocks, max(wanted, spark.sparkContext.defaultParallelism))
+        index = spark.range(0, blocks, 1, tasks)
         return index.mapInArrow(_fetcher(connection, place, name, schema), schema).alias(name)
 
     def release(self, frame: DataFrame) -> None:
