@@ -1,4 +1,4 @@
-"""How much memory the driver takes while something runs."""
+"""How much memory processes take while something runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import psutil
 
 
 class Peak:
-    """The most memory that this process had while the context was open, sampled ten times a second."""
+    """The most memory that this process had while the context was open, sampled ten times a second.
 
-    def __init__(self) -> None:
+    Args:
+        title: of processes under this one, whose sum is taken in place of this process's.
+    """
+
+    def __init__(self, title: str | None = None) -> None:
         self.bytes = 0
+        self._processes = [psutil.Process()] if title is None else _under(title)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
-        process = psutil.Process()
         while not self._over.wait(0.1):
-            self.bytes = max(self.bytes, process.memory_info().rss)
+            self.bytes = max(self.bytes, sum(process.memory_info().rss for process in self._processes))
 
     def __enter__(self) -> Peak:
         self._thread.start()
@@ -27,3 +31,16 @@ class Peak:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+
+
+def _under(title: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if title in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:  # it has ended meanwhile
+            continue
+    if not found:
+        raise SystemExit(f"no process {title!r} to watch")
+    return found
