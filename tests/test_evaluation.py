@@ -301,6 +301,15 @@ def test_a_bare_llm_stage_without_a_fitted_pipeline_is_told_apart(data: DataFram
         evaluate({"a": priced}, data, "topic", ["cost"], track=False)
 
 
+def test_blanks_of_any_kind_around_a_label_make_no_class_of_its_own(spark: SparkSession) -> None:
+    blanks = "".join(chr(i) for i in range(0x3001) if chr(i).isspace())
+    frame = spark.createDataFrame(
+        [(blanks + "a" + blanks, "a"), ("b", "\tb\n"), ("a", "b")], "label string, said string"
+    )
+    found = evaluate({"m": "said"}, frame, "label", ["accuracy", "macro_f1"], resamples=0, track=False)
+    assert found.metrics["m"] == pytest.approx({"accuracy": 2 / 3, "macro_f1": 2 / 3})
+
+
 def test_numbers_and_booleans_are_classes(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(1, 1.0, True), (2, 2.0, True), (3, 1.0, False), (None, 1.0, None)], "a int, b double, c boolean"

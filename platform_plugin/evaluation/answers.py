@@ -69,8 +69,9 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
             )
     classes: tuple[str, ...] = ()
     if plan.needs_classes and plan.label:
-        trimmed = F.trim(label).alias("label")
-        found = data.select(trimmed).where("label IS NOT NULL").distinct().limit(1001).collect()
+        found = (
+            data.select(frame.trimmed(label).alias("label")).where("label IS NOT NULL").distinct().limit(1001).collect()
+        )
         classes = tuple(sorted(row["label"] for row in found))
     return DataFacts(rows, labelled, classes, _files(data))
 

@@ -77,6 +77,11 @@ def as_text(value: Column, kind: DataType) -> Column:
     return F.to_json(value) if kind_of(kind, "") == "struct" else value.cast("string")
 
 
+def trimmed(text: Column) -> Column:
+    """Return a text without blanks at its ends, as Arrow's utf8_trim_whitespace has it, by which metrics compare."""
+    return F.regexp_replace(text, r"(?U)^[\s\x1c-\x1f]+|[\s\x1c-\x1f]+$", "")
+
+
 def seed(columns: StructType, key: Sequence[str]) -> Column:
     """Return the hash of a row's key: of the columns named, else of all that can be hashed."""
     names = list(key) or [f.name for f in columns.fields if "map<" not in f.dataType.simpleString()]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DoubleType, StructField, StructType
 
+from platform_plugin.evaluation.frame import trimmed
 from platform_plugin.evaluation.sums import model_table
 from platform_plugin.metrics import Metric
 
@@ -183,8 +184,8 @@ def buckets(rows: DataFrame, models: int, value: str, least: float, whole: bool 
 
 def confusions(rows: DataFrame, models: int, classes: Sequence[str]) -> list[list[list[int]]]:
     """Return the counts of each model, a line a label and a column a prediction; the last is of what is no class."""
-    answers = rows.where("label IS NOT NULL").select(F.trim("label").alias("truth"), F.posexplode("models"))
-    guess = F.trim("col.prediction")
+    answers = rows.where("label IS NOT NULL").select(trimmed(F.col("label")).alias("truth"), F.posexplode("models"))
+    guess = trimmed(F.col("col.prediction"))
     known = F.when(guess.isin(*classes), guess).alias("guess")
     found = answers.groupBy(F.col("pos").alias("model"), "truth", known).count().collect()
     place = {name: i for i, name in enumerate(classes)}

@@ -135,7 +135,12 @@ class PredictionEvaluator(Evaluator, DefaultParamsReadable[Any], DefaultParamsWr
         )
         classes: tuple[str, ...] = ()
         if metric.needs_classes:
-            found = rows.select(F.trim("label").alias("label")).where("label IS NOT NULL").distinct().limit(1001)
+            found = (
+                rows.select(frame.trimmed(F.col("label")).alias("label"))
+                .where("label IS NOT NULL")
+                .distinct()
+                .limit(1001)
+            )
             classes = tuple(sorted(row["label"] for row in found.collect()))
         bound = metric.bind(Facts(classes=classes))
         found_sums = Pass([[bound]]).run(rows)
