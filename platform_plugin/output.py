@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import fractions
 import json
+import math
 import random
 import re
 import sys
@@ -30,6 +32,8 @@ _TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _ZONE = "(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
 # Not JSON schema's "date-time": it takes a fraction without end, and always a zone, which timestamp_ntz may not have.
 _TEXTS = {"date": _DAY, "timestamp": f"{_DAY}T{_TIME}{_ZONE}", "timestamp_ntz": f"{_DAY}T{_TIME}"}
+# Spark's 38 digits, and one more that rounding may bring.
+_DECIMALS = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)
 _FLOAT_MAX = (2 - 2**-23) * 2.0**127
 MOST_ITEMS = 32
 """Elements of an array at most: a small model would never end one."""
@@ -67,6 +71,8 @@ def json_schema(kind: Type, path: str = "outputSchema") -> dict[str, Any]:
     if isinstance(kind, str) and kind.startswith("decimal"):
         precision, scale = _digits(kind)
         most = (10**precision - 1) / 10**scale
+        if fractions.Fraction(repr(most)) >= 10 ** (precision - scale):  # a double has fewer digits: it was rounded up
+            most = math.nextafter(most, 0)
         return {"type": "number", "minimum": -most, "maximum": most}
     if isinstance(kind, str) and kind in _TEXTS:
         return {"type": "string", "pattern": f"^{_TEXTS[kind]}$"}
@@ -138,9 +144,14 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _fits(value: decimal.Decimal, kind: str) -> bool:
-    """Return whether the whole part fits; Spark rounds what is behind the scale."""
+    """Return whether the whole part fits, once what is behind the scale is rounded: Spark does that."""
     precision, scale = _digits(kind)
-    return value == 0 or value.adjusted() < precision - scale
+    if value == 0 or value.adjusted() < -scale - 1:
+        return True
+    if value.adjusted() >= precision - scale:
+        return False
+    rounded = value.quantize(decimal.Decimal(1).scaleb(-scale), context=_DECIMALS)
+    return rounded == 0 or rounded.adjusted() < precision - scale
 
 
 def _digits(kind: str) -> tuple[int, int]:
@@ -221,5 +232,6 @@ def _error(text: str, reason: str, ask: Ask) -> dict[str, Any] | None:
     if ask.output_type is not None:
         wrong = fault(text, ask.output_type)
     else:
-        wrong = None if text in ask.choices else f"answer={text[:100]!r} is none of the {len(ask.choices)} choices"
+        choices = ask.choices or ()
+        wrong = None if text in choices else f"answer={text[:100]!r} is none of the {len(choices)} choices"
     return error_row("output", "OutputUnparsable", wrong) if wrong else None

@@ -15,7 +15,7 @@ import pyarrow as pa
 from platform_plugin import pool, session
 from platform_plugin.config import Ask, Replicas
 from platform_plugin.engines import EngineSpec, error_row
-from platform_plugin.errors import SessionError
+from platform_plugin.errors import SchemaError, SessionError
 from platform_plugin.template import PromptTemplate, value_of
 
 DETAILS = (
@@ -25,6 +25,9 @@ DETAILS = (
 ROLES = ("system", "user", "assistant", "tool")
 # What Spark's rlike takes for a letter, a digit or a mark: Java's \S is of ASCII.
 _TEXT = re.compile(r"\S", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Python's own context has 28 digits; Spark's decimals have up to 38.
+_DECIMALS = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
 
 
 @dataclass(frozen=True)
@@ -81,32 +84,46 @@ class Scorer:
             columns["sampling"], types["sampling"] = [], pa.string()
         refused = {}
         for place, row in enumerate(rows):
-            prompt, error = self._prompt(row)
+            try:
+                prompt, error, own = self._request(row)
+            except SchemaError as exc:
+                raise SchemaError(f"rows[{place}]: {exc}") from exc
             if error is not None:
                 refused[place] = error
                 continue
             columns["key"].append(str(place).encode())
             columns["prompt"].append(prompt)
             if self.fields.sampling is not None:
-                own = value_of(row, self.fields.sampling, "samplingParamsCol")
-                columns["sampling"].append(own if own is None or isinstance(own, str) else _json(own))
+                columns["sampling"].append(own)
         return pa.table(columns, schema=pa.schema(types.items())), refused
+
+    def _request(self, row: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None, str | None]:
+        """Return the prompt of a row, or its error, and its own sampling parameters."""
+        if not isinstance(row, Mapping):
+            raise SchemaError(
+                f"the row is a {type(row).__name__}; wanted a dict by column. Use Row.asDict(recursive=True)."
+            )
+        prompt, error = self._prompt(row)
+        own = None if self.fields.sampling is None else _sampling(row, self.fields.sampling)
+        return None if prompt is None else _clean(prompt), error, own
 
     def _prompt(self, row: Mapping[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
         """Return the prompt of a row or its error: the same as Spark's expressions of `requests` give."""
         fields = self.fields
         if fields.messages is not None:
-            messages = value_of(row, fields.messages, "messagesCol")
+            messages = _messages(row, fields.messages)
             wrong = _bad_messages(messages)
-            if wrong is not None or messages is None:
-                return None, error_row("render", "BadMessages", wrong or "")
-            return _json([{"role": m["role"], "content": m["content"]} for m in messages]), None
+            if wrong is not None:
+                return None, error_row("render", "BadMessages", wrong)
+            return _json(messages), None
         if fields.template is not None:
             prompt = fields.template.render(row)
             null = next((f for f in fields.template.fields if value_of(row, f) is None), None)
             message = f"template field {null!r} is null"
         else:
             prompt = value_of(row, fields.input or "", "inputCol")
+            if not isinstance(prompt, str | None):
+                raise _wrong_type("inputCol", fields.input, prompt, "a str", "Use str(), or promptTemplate.")
             message = f"inputCol {fields.input!r} is null"
         if prompt is None:
             return None, error_row("render", "NullPrompt", message)
@@ -118,7 +135,11 @@ class Scorer:
         answers: list[dict[str, Any]] = table.to_pylist()
         if self.ask.output_type is not None:
             for answer in answers:
-                answer["output"] = _typed(answer["output"], self.ask.output_type)
+                try:
+                    answer["output"] = _typed(answer["output"], self.ask.output_type)
+                except (ValueError, OverflowError, OSError) as exc:  # a timestamp that is of year 10000 in this zone
+                    answer["output"] = None
+                    answer["error"] = error_row("output", "OutputUnparsable", f"no value of Python's: {exc}")
         if self.fields.vector:
             from pyspark.ml.linalg import Vectors
 
@@ -144,6 +165,52 @@ class Scorer:
         return joined
 
 
+def _wrong_type(role: str, field: str | None, value: Any, wanted: str, remedy: str) -> SchemaError:
+    return SchemaError(f"{role} {field!r} is a {type(value).__name__}; wanted {wanted}. {remedy}")
+
+
+def _clean(text: str) -> str:
+    """Return the text as Spark reads it: half of a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _plain(value: Any) -> Any:
+    """Return a Row as a dict, any other value as it is."""
+    return value.asDict(recursive=True) if hasattr(value, "asDict") else value
+
+
+def _sampling(row: Mapping[str, Any], field: str) -> str | None:
+    own = _plain(value_of(row, field, "samplingParamsCol"))
+    if not isinstance(own, str | Mapping | None):
+        remedy = "Write {'max_tokens': 16}, say."
+        raise _wrong_type("samplingParamsCol", field, own, "a dict, or a str with a JSON object", remedy)
+    return None if own is None else _clean(own if isinstance(own, str) else _json(own))
+
+
+def _messages(row: Mapping[str, Any], field: str) -> list[dict[str, str | None] | None] | None:
+    """Return the messages of a row; what a message lacks is None in it. Raises SchemaError for any other type."""
+    found = value_of(row, field, "messagesCol")
+    remedy = "Write [{'role': 'user', 'content': 'text'}]."
+    if found is None:
+        return None
+    if not isinstance(found, list | tuple):
+        raise _wrong_type("messagesCol", field, found, "a list of dicts", remedy)
+    messages: list[dict[str, str | None] | None] = []
+    for index, given in enumerate(found):
+        message = _plain(given)
+        if message is None:
+            messages.append(None)
+            continue
+        if not isinstance(message, Mapping):
+            raise _wrong_type("messagesCol", f"{field}[{index}]", message, "a dict", remedy)
+        parts = {name: message.get(name) for name in ("role", "content")}
+        for name, part in parts.items():
+            if not isinstance(part, str | None):
+                raise _wrong_type("messagesCol", f"{field}[{index}].{name}", part, "a str", remedy)
+        messages.append({name: part if part is None else _clean(part) for name, part in parts.items()})
+    return messages
+
+
 def _bad_messages(messages: Any) -> str | None:
     if messages is None:
         return "messages is null"
@@ -155,7 +222,7 @@ def _bad_messages(messages: Any) -> str | None:
     if strange:
         return f"role {strange[0] if strange[0] is not None else 'null'} is not one of {', '.join(ROLES)}"
     if any(m["content"] is None for m in messages):
-        return "the content of a message is null"
+        return "a message has no content"
     if not any(m["role"] == "user" and _TEXT.search(m["content"]) for m in messages):
         return "no message of role user has text in it"
     return None
@@ -188,9 +255,12 @@ def _value(value: Any, kind: Any) -> Any:
         return float(value)
     if kind.startswith("decimal"):
         scale = int(kind.rstrip(")").split(",")[1])
-        return decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP)
+        return decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-scale), context=_DECIMALS)
     if kind == "date":
         return datetime.date.fromisoformat(value)
-    if kind.startswith("timestamp"):
+    if kind == "timestamp":
+        # As collect() gives it: in this process's time zone, without saying so.
+        return datetime.datetime.fromtimestamp(datetime.datetime.fromisoformat(value).timestamp())
+    if kind == "timestamp_ntz":
         return datetime.datetime.fromisoformat(value)
     return value

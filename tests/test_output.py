@@ -48,6 +48,9 @@ def accepts(kind: Any, text: str) -> bool:
         ("byte", ["-128", "127", "0"], ["128", "-129", "1.0", "1e1", "true", '"1"']),
         ("long", ["9223372036854775807", "-9223372036854775808"], ["9223372036854775808", "9" * 400]),
         ("decimal(6,2)", ["9999.99", "-0.5", "12"], ["10000", "-10000.5", "1e5", '"1"']),
+        ("decimal(38,38)", ["0.999999", "-0.5", "0"], ["1", "-1", "1.0"]),
+        ("decimal(20,2)", ["999999999999999000", "-12.5"], ["1000000000000000000", "-1000000000000000000"]),
+        ("decimal(2,0)", ["99", "-99"], ["100", "99.9", "-99.5"]),
         ("double", ["1", "-1.5e300"], ["true", "NaN", '"1"']),
         ("boolean", ["true"], ["1", '"true"', "null"]),
         ("date", ['"2024-02-29"', '"9999-12-31"'], ['"2024-02-30"', '"2024-13-01"', '"20240101"', '"0000-01-01"']),
@@ -69,6 +72,8 @@ def test_decoding_and_reading_hold_to_the_same_values(kind: str, good: list[str]
     ("text", "kind"),
     [
         ('"2023-02-29"', "date"),
+        ("9999.995", "decimal(6,2)"),
+        ("0." + "9" * 39, "decimal(38,38)"),
         ("1e39", "float"),
         ("1e309", "double"),
         ("9" * 400, "double"),
@@ -80,6 +85,19 @@ def test_decoding_and_reading_hold_to_the_same_values(kind: str, good: list[str]
 )
 def test_value_that_spark_would_make_null_is_a_fault(text: str, kind: str) -> None:
     assert fault(text, kind)
+
+
+@pytest.mark.parametrize("precision", [1, 6, 15, 16, 17, 20, 38])
+def test_bounds_of_a_decimal_pass_the_check(precision: int) -> None:
+    for scale in range(precision + 1):
+        kind = f"decimal({precision},{scale})"
+        bounds = json_schema(kind)
+        assert [fault(json.dumps(bounds[name]), kind) for name in ("minimum", "maximum")] == [None, None], kind
+
+
+@pytest.mark.parametrize("text", ["9999.994", "1e-999999999", "0.004", "0e99", "-9999.99", "1" * 4 + "." + "1" * 60])
+def test_digits_behind_the_scale_are_no_fault(text: str) -> None:
+    assert fault(text, "decimal(6,2)") is None
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -92,7 +92,7 @@ class AnsweredStage(
 
         Raises:
             SessionError: the process is not connected to Ray.
-            SchemaError: a row lacks a field of the template.
+            SchemaError: a row lacks a field, or has one of another type than its column takes; names the row.
         """
         return self._scorer().score(rows)
 
