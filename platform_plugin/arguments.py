@@ -72,10 +72,15 @@ OWNED_SAMPLING: Mapping[str, str] = types.MappingProxyType(
 
 _NO_EMPTY = ("without an empty string", lambda v: "" not in ([v] if isinstance(v, str) else v))
 
+
+def _token_ids(given: list[int]) -> bool:
+    return all(type(token) is int and 0 <= token < 2**31 for token in given)
+
+
 _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "n": ("at least 1", lambda v: v >= 1),
-    "max_tokens": ("at least 1", lambda v: v >= 1),
-    "min_tokens": ("at least 0", lambda v: v >= 0),
+    "n": ("from 1 to 16384", lambda v: 1 <= v <= 16384),
+    "max_tokens": ("at least 1, and below 2^31", lambda v: 1 <= v < 2**31),
+    "min_tokens": ("at least 0, and below 2^31", lambda v: 0 <= v < 2**31),
     "temperature": ("from 0 to 2", lambda v: 0 <= v <= 2),
     "top_p": ("above 0 and at most 1", lambda v: 0 < v <= 1),
     "top_k": ("at least 1, or 0 for all tokens", lambda v: v >= -1),
@@ -83,6 +88,8 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "presence_penalty": ("from -2 to 2", lambda v: -2 <= v <= 2),
     "frequency_penalty": ("from -2 to 2", lambda v: -2 <= v <= 2),
     "repetition_penalty": ("a finite number above 0", lambda v: 0 < v < float("inf")),
+    "allowed_token_ids": ("a list of token ids, with one at least", lambda v: bool(v) and _token_ids(v)),
+    "stop_token_ids": ("a list of token ids", lambda v: _token_ids(v)),
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
     "logit_bias": (

@@ -42,8 +42,9 @@ def check_ask(ask: Ask) -> None:
     _check_template(ask)
     if ask.choices and ask.output_type is not None:
         raise ConfigError("outputChoices and outputSchema are both set: an answer has one shape; unset one of them.")
-    if not all(ask.choices) or len(set(ask.choices)) < len(ask.choices):
-        raise ConfigError(f"outputChoices={list(ask.choices)!r}: wanted texts that are not empty and all different.")
+    given = ask.choices
+    if given is not None and not (given and all(given) and len(set(given)) == len(given)):
+        raise ConfigError(f"outputChoices={list(given)!r}: wanted at least one text, not empty and all different.")
     if ask.output_type is not None:
         json_schema(ask.output_type)
 
@@ -110,6 +111,8 @@ def _check_template(ask: Ask) -> None:
         for name, value in given.items():
             if value:
                 raise ConfigError(f'chatTemplate="none" sends the bare text, and {name} need a template; use "auto"')
+    elif not ask.chat_template.strip():
+        raise ConfigError('chatTemplate is empty, and so would be every prompt; "auto" is the model\'s own template.')
     elif ask.chat_template != "auto":
         import jinja2
         import jinja2.ext

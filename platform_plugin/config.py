@@ -69,7 +69,7 @@ class Ask(Frozen):
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     sampling: dict[str, Any] = Field(default_factory=dict)
     prompt_too_long: TooLong = "error"
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | None = None
     output_type: dict[str, Any] | None = None
     request_timeout_s: float = Field(default=600.0, gt=0)
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from platform_plugin.ask import check_ask, row_ask
 from platform_plugin.chat import refused
 from platform_plugin.config import Ask
+from platform_plugin.errors import ConfigError
+from platform_plugin.stages import LLMPredictor
 
 
 def test_rows_sampling_goes_over_that_of_all() -> None:
@@ -34,3 +38,10 @@ def test_rows_sampling_is_checked_together_with_that_of_all() -> None:
 )
 def test_template_that_transformers_compiles_is_taken(template: str) -> None:
     check_ask(Ask(chat_template=template))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+@pytest.mark.parametrize("name", ["requestTimeout", "idleTimeout", "startTimeout"])
+def test_time_that_is_no_finite_number_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: "):
+        LLMPredictor(inputCol="message", **{name: value})

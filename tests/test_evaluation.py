@@ -310,6 +310,29 @@ def test_blanks_of_any_kind_around_a_label_make_no_class_of_its_own(spark: Spark
     assert found.metrics["m"] == pytest.approx({"accuracy": 2 / 3, "macro_f1": 2 / 3})
 
 
+@pytest.mark.parametrize(
+    ("label", "said", "same"),
+    [
+        ("12345678901234567890 as decimal(38,0)", "12345678901234567891 as decimal(38,0)", False),
+        ("9007199254740993 as bigint", "9007199254740993 as decimal(20,2)", True),
+        ("9007199254740993 as bigint", "9007199254740992 as double", False),
+        ("1000000000000000 as bigint", "1e15 as double", True),
+        ("0.1 as float", "0.1 as double", True),
+        ("0.00001 as decimal(10,8)", "0.00001 as double", True),
+        ("12345678.5 as decimal(12,3)", "12345678.5 as double", True),
+        ("-0.0 as double", "0 as int", True),
+        ("1e20 as double", "100000000000000000000 as decimal(38,0)", True),
+        ("'NaN' as double", "'NaN' as float", True),
+    ],
+)
+def test_numbers_are_equal_by_their_value_whatever_their_type(
+    spark: SparkSession, label: str, said: str, same: bool
+) -> None:
+    frame = spark.range(1).selectExpr(f"cast({label}) AS label", f"cast({said}) AS said")
+    found = evaluate({"m": "said"}, frame, "label", ["accuracy"], resamples=0, track=False).metrics["m"]
+    assert found == {"accuracy": float(same)}
+
+
 def test_numbers_and_booleans_are_classes(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(1, 1.0, True), (2, 2.0, True), (3, 1.0, False), (None, 1.0, None)], "a int, b double, c boolean"

@@ -28,6 +28,7 @@ def main() -> None:
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     install()
+    sys.stderr.write(f"udf_compat: the UDFs of {script} run on Ray actors\n")
     sys.argv = sys.argv[1:]
     # Python puts a script's own folder first.
     sys.path[0] = str(script.resolve().parent)

@@ -64,7 +64,7 @@ def run(rows: int = 200, *, as_json: bool = False) -> RunReport:
         report = llm.lastReport
         assert report is not None
         first = {row["id"]: row["reply"] for row in replies.select("id", "reply").collect()}
-        say(f"save the pipeline and load it: {saved}")
+        say("save the pipeline, in a folder that the demo deletes again, and load it")
         model.write().overwrite().save(str(saved))
         loaded = PipelineModel.load(str(saved))
         say("transform again with the loaded pipeline; the engine is warm")

@@ -49,7 +49,8 @@ class Comparison:
 def interval(values: Values) -> Interval:
     """Return a value with its percentile interval, from ``Sums.values``."""
     resampled = values[1:][~np.isnan(values[1:])]
-    if not len(resampled):
+    # Resamples of rows that are all alike know nothing of rows that are not.
+    if not len(resampled) or np.ptp(resampled) == 0:
         return Interval(float(values[0]))
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(values[0]), float(low), float(high))

@@ -115,6 +115,7 @@ def run_file(path: Path) -> EvaluationResult:
         ConfigError: what the file says is wrong; else as ``evaluate``.
     """
     from platform_plugin.evaluation.evaluating import evaluate
+    from platform_plugin.evaluation.plan import read_metrics
 
     file = read_file(path)
     folder = path.resolve().parent
@@ -124,6 +125,8 @@ def run_file(path: Path) -> EvaluationResult:
         mlflow.set_tracking_uri(file.tracking_uri)
     models = {name: _model(name, model, folder) for name, model in file.models.items()}
     judge = _judge(file.judge)
+    if file.metrics is not None:
+        read_metrics(file.metrics)  # before a session starts
     asks = judge is not None or any(model.column is None for model in file.models.values())
     with _session(file.session, asks) as spark:
         return evaluate(
@@ -140,6 +143,7 @@ def run_file(path: Path) -> EvaluationResult:
             resamples=file.resamples,
             prices=_placed(folder, file.prices),
             output=_placed(folder, file.output),
+            note=file.data.query,
             name=file.name,
             experiment=file.experiment,
             log_samples=file.log_samples,

@@ -43,6 +43,7 @@ def evaluate(
     resamples: int = 1000,
     prices: str | None = None,
     output: str | None = None,
+    note: str | None = None,
     name: str | None = None,
     experiment: str | None = None,
     log_samples: bool = False,
@@ -67,6 +68,7 @@ def evaluate(
         resamples: for intervals and p-values; 0 for none.
         prices: path of a price table, for the metric cost.
         output: a new or empty folder, on storage that executors share, for the rows as parquet and the report.
+        note: what a reader should know of the data, such as the query that made it; it stands in the report.
         name, experiment: of the parent run in MLflow; a name that is given must be new there.
         log_samples: whether texts of the rows go into the report and MLflow, or only their keys.
         track: whether to log to MLflow.
@@ -107,6 +109,8 @@ def evaluate(
     with runs.open(experiment, given=name is not None) if track else contextlib.nullcontext():
         findings, failed = _findings(plan, data, runs, track, log_samples)
         result = findings.result(runs.name, began)
+        if note:
+            result.facts["note"] = note
         result.unmet.extend(failures(plan.gates, result.metrics))
         result.unmet.extend(f"{m.name}: it could not be evaluated" for m in result.models if m.failure and plan.gates)
         result = _keep(findings, result, output, runs, track, log_samples)

@@ -22,6 +22,7 @@ from platform_plugin.evaluation.plan import Plan
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult, SliceResult
 from platform_plugin.evaluation.rows import MOST_COUNTED, Buckets, Shape
 from platform_plugin.evaluation.sums import Pass, Sums
+from platform_plugin.measure import Mean
 from platform_plugin.metrics import Facts, Metric
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Findings:
     @property
     def shape(self) -> Shape:
         """The names of what is in the rows."""
-        return Shape(self.names, list(self.plan.metrics), self.plan.by)
+        metrics = [name if isinstance(metric, Mean) else None for name, metric in self.plan.metrics.items()]
+        return Shape(self.names, metrics, self.plan.by)
 
     def result(self, name: str, began_s: float) -> EvaluationResult:
         """Return what was found; `began_s` is of time.monotonic()."""

@@ -11,7 +11,9 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
-    FractionalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     NumericType,
     StringType,
     StructType,
@@ -67,14 +69,24 @@ def kind_of(kind: DataType, role: str) -> str:
 
 def as_text(value: Column, kind: DataType) -> Column:
     """Return a value as the text it is compared by: 1, 1.0 and 1.00 are one number."""
-    if isinstance(kind, NumericType):
+    if isinstance(kind, DecimalType):
         number = value.cast("double")
-        if not isinstance(kind, FractionalType):
-            return value.cast("bigint").cast("string")
-        # A whole number as an integer would write it: a label 3 and a prediction 3.0 are equal.
-        whole = (number == F.floor(number)) & (F.abs(number) < 1e15)
-        return F.when(whole, number.cast("bigint").cast("string")).otherwise(number.cast("string"))
+        # What a double holds as a double is written, so that equal numbers have one text; the rest keeps its digits.
+        text = F.when(number.cast(kind) == value, _double_text(number)).otherwise(value.cast("string"))
+        return F.when(value == F.floor(value), value.cast("decimal(38,0)").cast("string")).otherwise(text)
+    if isinstance(kind, FloatType):
+        return _double_text(value.cast("string").cast("double"))  # 0.1, not 0.10000000149011612
+    if isinstance(kind, DoubleType):
+        return _double_text(value)
+    if isinstance(kind, NumericType):
+        return value.cast("bigint").cast("string")
     return F.to_json(value) if kind_of(kind, "") == "struct" else value.cast("string")
+
+
+def _double_text(number: Column) -> Column:
+    """Return a double as text, a whole one as an integer writes it: a label 3 and a prediction 3.0 are equal."""
+    whole = (number == F.rint(number)) & (F.abs(number) < 1e37)
+    return F.when(whole, number.cast("decimal(38,0)").cast("string")).otherwise(number.cast("string"))
 
 
 def trimmed(text: Column) -> Column:

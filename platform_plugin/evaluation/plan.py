@@ -120,7 +120,7 @@ def read_plan(
         if judge.pairwise and baseline is None:
             raise ConfigError("the judge compares in pairs, and there is no baseline; pass baseline='<model>'.")
     wanted = metrics if metrics is not None else LABELLED if label else UNLABELLED
-    read = _metrics(wanted)
+    read = read_metrics(wanted)
     if judge is not None:
         read.setdefault("judge_score", load_metric("judge_score"))
         if human is not None:
@@ -172,7 +172,8 @@ def _placed(judge: LLMJudge, columns: StructType) -> LLMJudge:
     return made
 
 
-def _metrics(given: Sequence[str | Mapping[str, Any]]) -> dict[str, Metric]:
+def read_metrics(given: Sequence[str | Mapping[str, Any]]) -> dict[str, Metric]:
+    """Return name -> metric. Raises ConfigError, UnknownPluginError."""
     if isinstance(given, str | Mapping) or not given:
         raise ConfigError(f"metrics={given!r}: wanted a list such as ['accuracy', {{'bleu': {{'tokenize': 'intl'}}}}].")
     made: dict[str, Metric] = {}

@@ -145,7 +145,7 @@ def _confusion(findings: Findings) -> Figure | None:
     size = 1.9 + 0.26 * len(classes)
     across = min(2, len(names))
     down = math.ceil(len(names) / across)
-    figure, axes = _figure(across * size + 0.6, down * size, down, across, sharey=True)
+    figure, axes = _figure(across * size + 0.6, down * size, down, across)
     for axis in axes[len(names) :]:
         axis.set_visible(False)
     for place, name in enumerate(names):
@@ -182,8 +182,7 @@ def _histogram(found: Sequence[Buckets], names: Sequence[str], label: str, unit:
             continue
         shares = [100 * count / total for count in one.counts]
         colour = COLOURS[place % len(COLOURS)]
-        # Two digits: a bucket does not tell more.
-        told = f"{_cut(name)}, median about {float(f'{one.median():.2g}'):,g} {unit}"
+        told = f"{_cut(name)}, median {float(f'{one.median:.3g}'):,g} {unit}"
         axis.stairs(shares, one.edges, color=colour, lw=1.8, label=told)
         axis.stairs(shares, one.edges, color=colour, fill=True, alpha=0.12)
     filled = [i for one in found for i, count in enumerate(one.counts) if count]
@@ -195,7 +194,7 @@ def _histogram(found: Sequence[Buckets], names: Sequence[str], label: str, unit:
     axis.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5), numticks=20) if most > 10 * least else narrow)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
-    axis.set_xlabel(label)
+    axis.set_xlabel(f"{label}, logarithmic scale" if most > 2 * least else label)
     axis.set_ylabel("% of rows")
     axis.grid(axis="y", color=_FAINT, lw=0.6)
     axis.set_axisbelow(True)

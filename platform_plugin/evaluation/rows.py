@@ -29,10 +29,10 @@ _STEPS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """The names of what is in the rows, in order."""
+    """The names of what is in the rows, in order; None for a metric of which a row's own score says nothing."""
 
     models: Sequence[str]
-    metrics: Sequence[str]
+    metrics: Sequence[str | None]
     slicings: Sequence[str]
 
 
@@ -41,27 +41,17 @@ class Buckets:
     """Counts between bounds: `counts[i]` values are below `bounds[i]` and not below the one before.
 
     Args:
-        whole: whether the values are whole numbers.
+        median: of the values, as near as Spark's percentile_approx has it.
     """
 
     bounds: list[float]
     counts: list[int]
-    whole: bool = False
+    median: float = math.nan
 
     @property
     def edges(self) -> list[float]:
         """The bounds, and where the first bucket begins."""
         return [self.bounds[0] / 2, *self.bounds]
-
-    def median(self) -> float:
-        """Return the median as far as the buckets tell it; NaN of no values."""
-        half, below = sum(self.counts) / 2, 0
-        for low, high, count in zip(self.edges, self.bounds, self.counts, strict=False):
-            if count and below + count >= half:
-                value: float = low * (high / low) ** ((half - below) / count)
-                return min(math.floor(value), high - 1) if self.whole else value
-            below += count
-        return math.nan
 
 
 def scored(rows: DataFrame, metrics: Sequence[Sequence[Metric]]) -> DataFrame:
@@ -104,8 +94,10 @@ def readable(rows: DataFrame, shape: Shape, texts: bool) -> DataFrame:
         answer = F.col("models")[place]
         kept = ["prediction"] if texts else []
         kept += ["failed", "error", "prompt_tokens", "output_tokens", "seconds", "judge"]
-        scores = F.struct(*[F.col("scores")[place][i].alias(metric) for i, metric in enumerate(shape.metrics)])
-        columns.append(F.struct(*[answer[k].alias(k) for k in kept], scores.alias("scores")).alias(name))
+        fields = [answer[k].alias(k) for k in kept]
+        told = [F.col("scores")[place][i].alias(metric) for i, metric in enumerate(shape.metrics) if metric]
+        fields += [F.struct(*told).alias("scores")] if told else []
+        columns.append(F.struct(*fields).alias(name))
     if texts and isinstance(rows.schema["data"].dataType, StructType):
         columns.append(F.col("data"))
     return rows.select(*columns)
@@ -119,7 +111,7 @@ def flat(rows: DataFrame, shape: Shape, texts: bool, most: int) -> list[dict[str
         line: dict[str, Any] = {}
         for name, value in row.asDict(recursive=True).items():
             if name in shape.models:
-                scores = value.pop("scores")
+                scores = value.pop("scores", {})
                 line.update({f"{name}.{k}": v for k, v in {**value, **scores}.items() if k != "judge" or v is not None})
             elif name == "data":
                 line.update({f"data.{k}": v for k, v in value.items()})
@@ -170,6 +162,8 @@ def buckets(rows: DataFrame, models: int, value: str, least: float, whole: bool 
     steps = _STEPS * F.log2(F.greatest(F.col("value"), F.lit(1e-12)) / least) + 1e-9
     place = F.greatest(F.lit(0), F.floor(steps) + 1)
     found = answers.where("value IS NOT NULL").groupBy("model", place.alias("place")).count().collect()
+    middle = answers.groupBy("model").agg(F.percentile_approx("value", 0.5, 10_000).alias("median")).collect()
+    medians = {int(row["model"]): float(row["median"]) for row in middle if row["median"] is not None}
     last = max((int(row["place"]) for row in found), default=0)
     bounds = [least * 2 ** (i / _STEPS) for i in range(last + 1)]
     if whole:
@@ -178,7 +172,8 @@ def buckets(rows: DataFrame, models: int, value: str, least: float, whole: bool 
     made = []
     for model in range(models):
         counts = {int(row["place"]): int(row["count"]) for row in found if row["model"] == model}
-        made.append(Buckets([bounds[i] for i in kept], [counts.get(i, 0) for i in kept], whole))
+        middle_one = medians.get(model, math.nan)
+        made.append(Buckets([bounds[i] for i in kept], [counts.get(i, 0) for i in kept], middle_one))
     return made
 
 

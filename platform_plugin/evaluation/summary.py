@@ -31,9 +31,10 @@ def sentences(result: EvaluationResult) -> list[Sentence]:
 
 
 def description(result: EvaluationResult) -> str:
-    """Return the sentences, what is not met and the warnings as markdown."""
-    made = [f"- **{one.verdict}**: {one.text}" for one in sentences(result)]
-    for title, lines in (("Not met", result.unmet), ("Warnings", result.warnings)):
+    """Return what is not met, the warnings and the sentences as markdown: MLflow shows the first lines only."""
+    made = []
+    said = [f"**{one.verdict}**: {one.text}" for one in sentences(result)]
+    for title, lines in (("Not met", result.unmet), ("Warnings", result.warnings), ("Found", said)):
         if lines:
             made += ["", f"**{title}**", "", *[f"- {line}" for line in lines]]
     return "\n".join(made).strip()
@@ -87,4 +88,6 @@ def _sentence(c: Comparison, unit: str) -> Sentence:
         "worse": f"{c.model} is worse than {c.baseline}",
         "different": f"{c.model} differs from {c.baseline}",
     }.get(c.verdict, f"No evidence that {c.model} differs from {c.baseline}")
-    return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({ends})' if ends else ''}.")
+    p = "" if math.isnan(c.p_holm) else f"corrected p {c.p_holm:.3f}"
+    known = "; ".join(filter(None, [ends, p]))
+    return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({known})' if known else ''}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from platform_plugin.errors import ConfigError, near
@@ -39,6 +40,8 @@ def at_least(least: float, convert: Any) -> Any:
 
     def check(value: Any) -> Any:
         made = convert(value)
+        if not math.isfinite(made):
+            raise ConfigError(f"{value!r} is not a finite number; {least:g} is the least that this param takes.")
         if made < least:
             raise ConfigError(f"{value!r} is less than {least:g}, the least that this param takes.")
         return made

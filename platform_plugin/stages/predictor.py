@@ -113,7 +113,7 @@ class LLMPredictor(HasPrompt, HasShape, AnsweredStage):
             chat_template_kwargs=self.getChatTemplateKwargs(),
             sampling=self.getSamplingParams(),
             prompt_too_long=cast("TooLong", self.getPromptTooLong()),
-            choices=tuple(self.getOutputChoices()) if self.isDefined(self.outputChoices) else (),
+            choices=tuple(self.getOutputChoices()) if self.isDefined(self.outputChoices) else None,
             output_type=kind.jsonValue() if (kind := self.answer_struct()) is not None else None,
             request_timeout_s=self.getRequestTimeout(),
         )
