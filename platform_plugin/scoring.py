@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -251,7 +252,9 @@ def _value(value: Any, kind: Any) -> Any:
         return {f["name"]: _value(value.get(f["name"]), f["type"]) for f in kind["fields"]}
     if isinstance(kind, dict):
         return [_value(v, kind["elementType"]) for v in value]
-    if kind in ("float", "double"):
+    if kind == "float":
+        return struct.unpack("f", struct.pack("f", value))[0]
+    if kind == "double":
         return float(value)
     if kind.startswith("decimal"):
         scale = int(kind.rstrip(")").split(",")[1])

@@ -151,3 +151,11 @@ def test_timestamp_past_the_last_year_of_python_is_an_error_of_its_row(berlin: N
     assert late["output"] is None
     assert (late["error"]["stage"], late["error"]["type"]) == ("output", "OutputUnparsable")
     assert good == {"output": {"a": datetime.datetime(2024, 1, 1, 1)}, "error": None}
+
+
+@pytest.mark.parametrize("text", ["0.1", "1", "-3.4028234663852886e38", "1e-45"])
+def test_floats_are_as_narrow_as_sparks(spark: SparkSession, text: str) -> None:
+    row = spark.range(1).select(F.from_json(F.lit(f'{{"x": {text}}}'), "x float").alias("made")).first()
+    assert row is not None
+    kind = {"type": "struct", "fields": [{"name": "x", "type": "float"}]}
+    assert _typed(f'{{"x": {text}}}', kind) == row["made"].asDict()
