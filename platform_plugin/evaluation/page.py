@@ -15,6 +15,7 @@ from platform_plugin.evaluation.finding import Findings
 from platform_plugin.evaluation.result import EvaluationResult
 from platform_plugin.evaluation.summary import best, sentences, subject
 from platform_plugin.evaluation.units import difference, interval, said, shown
+from platform_plugin.metrics import Metric
 
 _MOST_SLICES = 50
 _CAPTIONS = {
@@ -48,6 +49,7 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
         subject=subject(result, findings.facts.files),
         sentences=sentences(result),
         head={metric: "" if said(unit) == metric else said(unit) for metric, unit in result.units.items()},
+        about={name: _about(metric) for name, metric in findings.plan.metrics.items()},
         notes=" ".join(_notes(findings, result)),
         lines=_lines(result),
         comparisons=[_comparison(c, result) for c in result.comparisons],
@@ -59,6 +61,11 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
         models=[(m, _params(m.params)) for m in result.models],
         duration=_duration,
     )
+
+
+def _about(metric: Metric) -> str:
+    """Return what a metric is, in the words of its class."""
+    return " ".join((type(metric).__doc__ or "").strip().split("\n\n")[0].split()).replace("``", "")
 
 
 def _notes(findings: Findings, result: EvaluationResult) -> list[str]:
