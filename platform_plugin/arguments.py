@@ -78,7 +78,7 @@ def _token_ids(given: list[int]) -> bool:
 
 
 _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "n": ("from 1 to 16384", lambda v: 1 <= v <= 16384),
+    "n": ("at least 1, and at most 16384", lambda v: 1 <= v <= 16384),
     "max_tokens": ("at least 1, and below 2^31", lambda v: 1 <= v < 2**31),
     "min_tokens": ("at least 0, and below 2^31", lambda v: 0 <= v < 2**31),
     "temperature": ("from 0 to 2", lambda v: 0 <= v <= 2),

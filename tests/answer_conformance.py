@@ -89,7 +89,7 @@ class AnswerConformance:
             ({"choices": ()}, "at least one"),
             ({"chat_template": " "}, "chatTemplate is empty"),
             ({"sampling": {"max_tokens": 10**30}}, r"below 2\^31"),
-            ({"sampling": {"n": 10**9, "temperature": 1.0}}, "from 1 to 16384"),
+            ({"sampling": {"n": 10**9, "temperature": 1.0}}, "at most 16384"),
             ({"sampling": {"allowed_token_ids": []}}, "one at least"),
             ({"sampling": {"stop_token_ids": [-1]}}, "a list of token ids"),
             ({"output_type": struct_of(a="binary")}, r"outputSchema\.a is binary"),
