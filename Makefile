@@ -34,7 +34,7 @@ $(STAMP): $(LOCK) pyproject.toml
 		$(BIN)/pip install -qq --no-deps "$$torch" 2>/dev/null || \
 		$(BIN)/pip install -qq --no-deps --index-url $(TORCH_INDEX) "$$torch"; }
 	@# Without dependencies: the lock is whole, and leaves out on purpose what conf/locks/overrides.txt names.
-	@echo "install $$(grep -c == $(LOCK)) locked packages"
+	@echo "install $$(grep -c == $(LOCK)) locked packages: a minute or two"
 	@# uv takes seconds where pip takes minutes, but does not know pip's index: pip where it fails.
 	@grep -v '^torch==' $(LOCK) > .venv/lock.txt
 	@{ $(BIN)/pip install -qq "$$(grep '^uv==' $(LOCK))" && $(BIN)/uv pip install -q --no-deps -r .venv/lock.txt; } || \
