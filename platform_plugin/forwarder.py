@@ -121,6 +121,8 @@ class Forwarder:
             return call.result()
         response.cancel()  # type: ignore[no-untyped-call]
         call.cancel()
+        # That it was cancelled is what Serve answers; nobody needs to hear of it.
+        call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         raise CancelledError(self._stopped.result())
 
     def _killer(self, batch: pa.Table) -> pa.Table:
