@@ -15,6 +15,7 @@ import pytest
 import ray
 from pyspark.sql import DataFrame, SparkSession
 
+from integration_tests.processes import processes
 from platform_plugin import pool
 from platform_plugin.errors import HandOffError, StalledError
 from platform_plugin.progress import Progress
@@ -24,18 +25,6 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("spark")]
 
 Maker = Callable[..., LLMPredictor]
 InMidRun = Callable[[Callable[[], None]], list[int]]
-
-
-def processes(title: str) -> list[psutil.Process]:
-    """Return the processes under this one whose title has `title` in it."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if title in " ".join(process.cmdline()):
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 def replicas(stage: LLMPredictor) -> list[psutil.Process]:

@@ -89,7 +89,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "frequency_penalty": ("from -2 to 2", lambda v: -2 <= v <= 2),
     "repetition_penalty": ("a finite number above 0", lambda v: 0 < v < float("inf")),
     "allowed_token_ids": ("a list of token ids, with one at least", lambda v: bool(v) and _token_ids(v)),
-    "stop_token_ids": ("a list of token ids", lambda v: _token_ids(v)),
+    "stop_token_ids": ("a list of token ids", _token_ids),
     "stop": _NO_EMPTY,
     "bad_words": _NO_EMPTY,
     "logit_bias": (

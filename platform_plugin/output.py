@@ -32,7 +32,7 @@ _TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _ZONE = "(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
 # Not JSON schema's "date-time": it takes a fraction without end, and always a zone, which timestamp_ntz may not have.
 _TEXTS = {"date": _DAY, "timestamp": f"{_DAY}T{_TIME}{_ZONE}", "timestamp_ntz": f"{_DAY}T{_TIME}"}
-# Spark's 38 digits, and one more that rounding may bring.
+# Spark's 38 digits, and one more that rounding may bring; Python's own context has 28.
 _DECIMALS = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)
 _FLOAT_MAX = (2 - 2**-23) * 2.0**127
 MOST_ITEMS = 32
@@ -150,8 +150,13 @@ def _fits(value: decimal.Decimal, kind: str) -> bool:
         return True
     if value.adjusted() >= precision - scale:
         return False
-    rounded = value.quantize(decimal.Decimal(1).scaleb(-scale), context=_DECIMALS)
-    return rounded == 0 or rounded.adjusted() < precision - scale
+    made = rounded(value, kind)
+    return made == 0 or made.adjusted() < precision - scale
+
+
+def rounded(value: decimal.Decimal, kind: str) -> decimal.Decimal:
+    """Return a value with the digits behind the point that "decimal(precision,scale)" has, as Spark rounds it."""
+    return value.quantize(decimal.Decimal(1).scaleb(-_digits(kind)[1]), context=_DECIMALS)
 
 
 def _digits(kind: str) -> tuple[int, int]:

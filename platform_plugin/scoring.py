@@ -17,6 +17,7 @@ from platform_plugin import pool, session
 from platform_plugin.config import Ask, Replicas
 from platform_plugin.engines import EngineSpec, error_row
 from platform_plugin.errors import SchemaError, SessionError
+from platform_plugin.output import rounded
 from platform_plugin.template import PromptTemplate, value_of
 
 DETAILS = (
@@ -27,8 +28,6 @@ ROLES = ("system", "user", "assistant", "tool")
 # What Spark's rlike takes for a letter, a digit or a mark: Java's \S is of ASCII.
 _TEXT = re.compile(r"\S", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Python's own context has 28 digits; Spark's decimals have up to 38.
-_DECIMALS = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
 
 
 @dataclass(frozen=True)
@@ -257,8 +256,7 @@ def _value(value: Any, kind: Any) -> Any:
     if kind == "double":
         return float(value)
     if kind.startswith("decimal"):
-        scale = int(kind.rstrip(")").split(",")[1])
-        return decimal.Decimal(value).quantize(decimal.Decimal(1).scaleb(-scale), context=_DECIMALS)
+        return rounded(decimal.Decimal(value), kind)
     if kind == "date":
         return datetime.date.fromisoformat(value)
     if kind == "timestamp":

@@ -6,6 +6,8 @@ import threading
 
 import psutil
 
+from integration_tests.processes import processes
+
 
 class Peak:
     """The most memory that this process had while the context was open, sampled ten times a second.
@@ -16,7 +18,9 @@ class Peak:
 
     def __init__(self, title: str | None = None) -> None:
         self.bytes = 0
-        self._processes = [psutil.Process()] if title is None else _under(title)
+        self._processes = [psutil.Process()] if title is None else processes(title)
+        if not self._processes:
+            raise SystemExit(f"no process {title!r} to watch")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -31,16 +35,3 @@ class Peak:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-
-
-def _under(title: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if title in " ".join(process.cmdline()):
-                found.append(process)
-        except psutil.Error:  # it has ended meanwhile
-            continue
-    if not found:
-        raise SystemExit(f"no process {title!r} to watch")
-    return found

@@ -67,12 +67,7 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
             raise ConfigError(
                 f"by={name!r} has about {size:,} values; at most {MOST_SLICES} slices can be read. Group them first."
             )
-    classes: tuple[str, ...] = ()
-    if plan.needs_classes and plan.label:
-        found = (
-            data.select(frame.trimmed(label).alias("label")).where("label IS NOT NULL").distinct().limit(1001).collect()
-        )
-        classes = tuple(sorted(row["label"] for row in found))
+    classes = frame.classes(label, data) if plan.needs_classes and plan.label else ()
     return DataFacts(rows, labelled, classes, _files(data))
 
 

@@ -118,9 +118,11 @@ def compare(
             p=p,
             p_holm=corrected,
             verdict=verdict(float(d[0]), corrected, better),
-            **(dict(zip(("wins", "ties", "losses"), counts, strict=True)) if counts is not None else {}),
+            wins=wins,
+            ties=ties,
+            losses=losses,
         )
-        for (name, better), d, p, corrected, counts in zip(
-            metrics, differences, p_values, holm(p_values), pairs, strict=True
+        for (name, better), d, p, corrected, (wins, ties, losses) in zip(
+            metrics, differences, p_values, holm(p_values), [c or (None, None, None) for c in pairs], strict=True
         )
     ]

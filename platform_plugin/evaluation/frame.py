@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from platform_plugin import schema
+from platform_plugin.classes import MOST_CLASSES
 from platform_plugin.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ def _double_text(number: Column) -> Column:
 def trimmed(text: Column) -> Column:
     """Return a text without blanks at its ends, as Arrow's utf8_trim_whitespace has it, by which metrics compare."""
     return F.regexp_replace(text, r"(?U)^[\s\x1c-\x1f]+|[\s\x1c-\x1f]+$", "")
+
+
+def classes(labels: Column, rows: DataFrame) -> tuple[str, ...]:
+    """Return the distinct labels, sorted; where they are more than MOST_CLASSES, one more than those. One Spark job."""
+    distinct = rows.select(trimmed(labels).alias("label")).where("label IS NOT NULL").distinct()
+    return tuple(sorted(row["label"] for row in distinct.limit(MOST_CLASSES + 1).collect()))
 
 
 def seed(columns: StructType, key: Sequence[str]) -> Column:

@@ -172,8 +172,8 @@ def buckets(rows: DataFrame, models: int, value: str, least: float, whole: bool 
     made = []
     for model in range(models):
         counts = {int(row["place"]): int(row["count"]) for row in found if row["model"] == model}
-        middle_one = medians.get(model, math.nan)
-        made.append(Buckets([bounds[i] for i in kept], [counts.get(i, 0) for i in kept], middle_one))
+        median = medians.get(model, math.nan)
+        made.append(Buckets([bounds[i] for i in kept], [counts.get(i, 0) for i in kept], median))
     return made
 
 

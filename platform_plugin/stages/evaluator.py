@@ -133,15 +133,7 @@ class PredictionEvaluator(Evaluator, DefaultParamsReadable[Any], DefaultParamsWr
             F.array().cast("array<string>").alias("slices"),
             F.array(answer).alias("models"),
         )
-        classes: tuple[str, ...] = ()
-        if metric.needs_classes:
-            found = (
-                rows.select(frame.trimmed(F.col("label")).alias("label"))
-                .where("label IS NOT NULL")
-                .distinct()
-                .limit(1001)
-            )
-            classes = tuple(sorted(row["label"] for row in found.collect()))
+        classes = frame.classes(F.col("label"), rows) if metric.needs_classes else ()
         bound = metric.bind(Facts(classes=classes))
         found_sums = Pass([[bound]]).run(rows)
         value_found = float(found_sums.values[0, 0][0]) if found_sums.rows else math.nan
