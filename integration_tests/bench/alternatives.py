@@ -1,6 +1,8 @@
 """over_hf_pandas_udf, over_sync_batches, over_ray_data_llm: ``transform`` over what teams do without it.
 
 Every side answers the same prompts with the same few-shot prefix, greedily, to the same number of tokens.
+raw_over_sync_batches is the bound of over_sync_batches: what the engine alone gains when it has everything at once,
+before Spark and Ray are in it.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from typing import Any
 
 from integration_tests.bench import Bench
 from integration_tests.bench._banking import SYSTEM, messages
+from integration_tests.bench._raw import RawEngine
 from integration_tests.bench.end_to_end import SAMPLING, transform
-from platform_plugin import LLMPredictor
+from platform_plugin import LLMPredictor, release_engines
 from platform_plugin.profiles import load_profile
 from platform_plugin.weights import ensure_weights
 
 ROWS, BATCH = 128, 8
+SYNC_ROWS = 512
 NEW_TOKENS = int(SAMPLING["max_tokens"])
 
 
@@ -31,8 +35,13 @@ def run(bench: Bench) -> None:
     ours = ROWS * NEW_TOKENS / report.seconds
     theirs = ROWS * NEW_TOKENS / _hf_pandas_udf(bench, folder)
     bench.record("over_hf_pandas_udf", ours / theirs, "ratio", tokens_per_s=ours, hf_pandas_udf_tokens_per_s=theirs)
-    theirs = ROWS * NEW_TOKENS / _sync_batches(bench, folder)
+    report = transform(bench, stage, messages(SYNC_ROWS))
+    release_engines()
+    tokens = SYNC_ROWS * NEW_TOKENS
+    ours, theirs = tokens / report.seconds, tokens / _sync_batches(bench, folder)
     bench.record("over_sync_batches", ours / theirs, "ratio", tokens_per_s=ours, sync_batches_tokens_per_s=theirs)
+    raw = tokens / _raw()
+    bench.record("raw_over_sync_batches", raw / theirs, "ratio", raw_tokens_per_s=raw, sync_batches_tokens_per_s=theirs)
     if importlib.util.find_spec("ray.llm") is None or importlib.util.find_spec("ray.data.llm") is None:
         sys.stdout.write("over_ray_data_llm: ray.data.llm is not installed here\n")
         return
@@ -119,7 +128,7 @@ def _sync_batches(bench: Bench, folder: str) -> float:
                 "ended": np.full(len(outputs), time.time()),
             }
 
-    items = [{"message": t} for t in [*messages(BATCH, 2400), *messages(ROWS)]]
+    items = [{"message": t} for t in [*messages(BATCH, 2400), *messages(SYNC_ROWS)]]
     dataset = ray.data.from_items(items, override_num_blocks=1)
     rows = dataset.map_batches(
         Predictor, batch_size=BATCH, batch_format="numpy", compute=ActorPoolStrategy(size=1), num_cpus=1
@@ -127,3 +136,13 @@ def _sync_batches(bench: Bench, folder: str) -> float:
     # From the second batch on: the first one warms the engine.
     began = sorted({row["began"] for row in rows})
     return float(max(row["ended"] for row in rows) - began[1])
+
+
+def _raw() -> float:
+    """Return the seconds of the bare engine with all messages at once."""
+    engine = RawEngine()
+    try:
+        engine.generate(SYSTEM, messages(64, 2400), **SAMPLING)
+        return engine.generate(SYSTEM, messages(SYNC_ROWS), **SAMPLING)[0]
+    finally:
+        engine.close()
