@@ -305,18 +305,24 @@ print(json.dumps({{"rows": [row.asDict(True) for row in scored.collect()], "agai
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_example_of_the_readme_and_a_saved_pipeline_run_in_a_fresh_process(
-    spark: SparkSession, models: Path, tmp_path: Path, script: Callable[..., Any]
-) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def fresh(
+    spark: SparkSession, models: Path, tmp_path_factory: pytest.TempPathFactory, script: Callable[..., Any]
+) -> Any:
+    """A program with the README's example and a saved pipeline; it runs beside this module's tests."""
+    folder = str(tmp_path_factory.mktemp("pipeline") / "saved")
     example = next(e for e in re.findall(r"```py\n(.*?)```", README, re.DOTALL) if "UDFPredictor(" in e)
     (models / "risk.pt").write_bytes((models / "linear.pt").read_bytes())
     stages = [
         UDFPredictor(function="rules:length", inputCols=["message"], outputCol="length"),
         ModelPredictor(model=str(models / "risk.pt"), inputCols=["features"], outputSchema="float"),
     ]
-    Pipeline(stages=stages).fit(spark.range(1)).save(str(tmp_path / "saved"))
-    program = PROGRAM.format(example=example)
-    ran = script(program, ("rules.py", RULES), MODELS=str(models), SAVED=str(tmp_path / "saved")).found(300)
+    Pipeline(stages=stages).fit(spark.range(1)).save(folder)
+    return script(PROGRAM.format(example=example), ("rules.py", RULES), MODELS=str(models), SAVED=folder)
+
+
+def test_example_of_the_readme_and_a_saved_pipeline_run_in_a_fresh_process(fresh: Any) -> None:
+    ran = fresh.found(300)
     first, second = ran["rows"]
     assert first["length"] == ran["again"]["length"] == 5
     assert first["risk"] == pytest.approx(ran["again"]["prediction"])

@@ -75,7 +75,14 @@ print(json.dumps(found))
 """
 
 
-def test_stage_in_a_session_of_spark_connect(script: Callable[..., Any], until: Callable[..., Any]) -> None:
+@pytest.fixture(scope="module")
+def local(script: Callable[..., Any]) -> Any:
+    """The program with plain sessions; it runs beside the one of Spark Connect."""
+    (example,) = re.findall(r"```py\n(stream = .*?)```", README.read_text(), re.DOTALL)
+    return script(HEAD + LOCAL, arguments=[example])
+
+
+def test_stage_in_a_session_of_spark_connect(script: Callable[..., Any], until: Callable[..., Any], local: Any) -> None:
     pytest.importorskip("grpc_status", reason="the extra `connect` is not installed")
     jar = next(JARS.glob("spark-connect_*.jar"), None)
     if jar is None:
@@ -133,13 +140,11 @@ print(json.dumps(found))
 """
 
 
-def test_stage_in_plain_sessions_and_after_ctrl_c(script: Callable[..., Any], until: Callable[..., Any]) -> None:
-    (example,) = re.findall(r"```py\n(stream = .*?)```", README.read_text(), re.DOTALL)
-    program = script(HEAD + LOCAL, arguments=[example])
-    found = program.found(500)
+def test_stage_in_plain_sessions_and_after_ctrl_c(until: Callable[..., Any], local: Any) -> None:
+    found = local.found(500)
     assert found["answers"] == found["after interrupt"] == found["next session"]
     assert found["answers"] == ["good", None, None, "good", "better"]
     assert (found["stream"], found["live"]) == (found["answers"], [5, 3])
     assert found["interrupted"].startswith("KeyboardInterrupt")
     assert found["interrupted after"] < 90
-    until(lambda: not program.processes(), 60)
+    until(lambda: not local.processes(), 60)

@@ -138,10 +138,15 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def life(script: Callable[..., Any]) -> tuple[dict[str, Any], Any]:
-    """What a program saw that starts and stops sessions, one after the other."""
-    program = script(HEAD + LIFE, ("mine.py", SPEC))
-    return program.found(600), program
+def living(script: Callable[..., Any]) -> Any:
+    """A program that starts and stops sessions, one after the other."""
+    return script(HEAD + LIFE, ("mine.py", SPEC))
+
+
+@pytest.fixture(scope="module")
+def life(living: Any, joining: Any) -> tuple[dict[str, Any], Any]:
+    """What that program saw, and the program; it runs beside the one that joins a cluster."""
+    return living.found(600), living
 
 
 def test_session_over_another_is_refused_with_the_remedy(life: Any) -> None:
@@ -223,7 +228,7 @@ TOKEN = "hf_notarealtokenbutasecret"
 
 
 @pytest.fixture(scope="module")
-def cluster(script: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def cluster(script: Callable[..., Any], living: Any) -> Iterator[tuple[str, Path]]:
     """A Ray cluster that somebody else started, without a token: its address, and the folder of its session."""
     with socket.socket() as free:
         free.bind(("", 0))
@@ -244,10 +249,15 @@ def cluster(script: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def joined(cluster: tuple[str, Path], script: Callable[..., Any]) -> dict[str, Any]:
-    """What a program saw that joined the cluster."""
-    program = script(HEAD + JOINED, ("mine.py", SPEC), arguments=[cluster[0]], HF_TOKEN=TOKEN)
-    found: dict[str, Any] = program.found(500)
+def joining(cluster: tuple[str, Path], script: Callable[..., Any]) -> Any:
+    """A program that joins the cluster."""
+    return script(HEAD + JOINED, ("mine.py", SPEC), arguments=[cluster[0]], HF_TOKEN=TOKEN)
+
+
+@pytest.fixture(scope="module")
+def joined(joining: Any) -> dict[str, Any]:
+    """What that program saw."""
+    found: dict[str, Any] = joining.found(500)
     return found
 
 

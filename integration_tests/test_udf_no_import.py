@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,12 +94,8 @@ def test_script_runs_on_ray_without_a_changed_import(
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     path = tmp_path / "user.py"
     path.write_text(SCRIPT)
-    plain = subprocess.run(
-        [sys.executable, str(path), "a", "--b"], capture_output=True, text=True, check=False, timeout=200
-    )
-    assert plain.returncode == 0, plain.stderr[-3000:]
-    on_spark = json.loads(plain.stdout.splitlines()[-1])
-    on_ray = script(RUNNER, arguments=[str(path), "a", "--b"]).found(240)
+    programs = [script(SCRIPT, arguments=["a", "--b"]), script(RUNNER, arguments=[str(path), "a", "--b"])]
+    on_spark, on_ray = (program.found(240) for program in programs)
     assert on_ray["out"] == on_spark["out"]
     assert (on_ray["arguments"], on_ray["main"]) == (["a", "--b"], "__main__")
     # Nobody but Ray's raylet has such children.

@@ -5,8 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
+from zipimport import zipimporter
+
+_SPARKS = re.compile(r"spark-core_.*\.jar|pyspark\.zip|py4j-.*\.zip")
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,19 @@ class Connection:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-        # Spark's workers collect garbage after each task: a tenth of a second over all that was imported, each time.
-        gc.collect()
-        gc.freeze()
+        _settle()
         return ray
+
+
+def _settle() -> None:
+    """Make what Spark's worker does between tasks cheap: a tenth of a second each, over what no longer changes."""
+    # It collects garbage over all that was imported ...
+    gc.collect()
+    gc.freeze()
+    # ... and invalidates the caches of imports, for which Python reads the directories of Spark's archives again.
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, zipimporter) and _SPARKS.fullmatch(Path(finder.archive).name):
+            finder.invalidate_caches = lambda: None  # type: ignore[method-assign]
 
 
 def use_token() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from pyspark.sql.types import ArrayType, FloatType
 
 from integration_tests.bench import Bench
 from integration_tests.bench._banking import messages
+from integration_tests.bench._turns import in_turns, seconds
 from udf_compat import functions as on_actors
 
 PARTITIONS = 16
@@ -50,7 +50,7 @@ def _trivial(bench: Bench) -> None:
         (column,) = frame.columns
         ours = frame.select(on_actors.pandas_udf(function, "long")(column))
         sparks = frame.select(F.pandas_udf(function, "long")(column))  # type: ignore[call-overload]
-        cold, mine, theirs = _alternately(ours, sparks, 3)
+        cold, mine, theirs = in_turns(ours, sparks, 3)
         sides = {"ray_s": mine, "spark_s": theirs, "ray_cold_s": cold}
         bench.record(f"udf_trivial_over_spark_{name}", mine / theirs, "ratio", **sides)
 
@@ -117,20 +117,6 @@ def _sentences(bench: Bench, rows_a_partition: int) -> Any:
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, PARTITIONS), "text string").cache()
 
 
-def _alternately(ours: Any, sparks: Any, times: int) -> tuple[float, float, float]:
-    """Return seconds of our first run, and the medians of both sides."""
-    cold = _seconds(ours)
-    _seconds(sparks)
-    pairs = [(_seconds(ours), _seconds(sparks)) for _ in range(times)]
-    return cold, statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-
-
 def _times(frame: Any, times: int) -> tuple[float, float]:
     """Return seconds of the first run, and the median of the others."""
-    return _seconds(frame), statistics.median(_seconds(frame) for _ in range(times))
-
-
-def _seconds(frame: Any) -> float:
-    began = time.monotonic()
-    frame.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - began
+    return seconds(frame), statistics.median(seconds(frame) for _ in range(times))
