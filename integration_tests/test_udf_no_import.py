@@ -86,15 +86,16 @@ runpy.run_module("udf_compat", run_name="__main__")
 """
 
 
-def test_script_runs_on_ray_without_a_changed_import(
-    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_script_runs_on_ray_without_a_changed_import(script: Callable[..., Any], tmp_path: Path) -> None:
     use_java()
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     path = tmp_path / "user.py"
     path.write_text(SCRIPT)
-    programs = [script(SCRIPT, arguments=["a", "--b"]), script(RUNNER, arguments=[str(path), "a", "--b"])]
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    # Side by side, as most of the time goes to their start.
+    programs = [
+        script(SCRIPT, arguments=["a", "--b"], **own),
+        script(RUNNER, arguments=[str(path), "a", "--b"], **own),
+    ]
     on_spark, on_ray = (program.found(240) for program in programs)
     assert on_ray["out"] == on_spark["out"]
     assert (on_ray["arguments"], on_ray["main"]) == (["a", "--b"], "__main__")
