@@ -50,7 +50,7 @@ demo: setup ## the whole path on this machine: Spark -> Ray -> vLLM -> Spark (AR
 	$(BIN)/platform-plugin demo $(ARGS)
 
 test: setup ## quick tests, then those with real engines
-	$(BIN)/python -m pytest tests $(ARGS)
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile $(ARGS)
 	$(BIN)/python -m pytest integration_tests $(ARGS)
 
 test-slow: setup ## the cases that `make test` leaves out, some 15 minutes more
