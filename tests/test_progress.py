@@ -23,21 +23,25 @@ class Clock:
 
 
 class Recorder:
-    """A view that keeps what it was shown, and says when it was shown `wanted` moments."""
+    """A view that keeps what it was shown."""
 
-    def __init__(self, tick_s: float = 3600.0, wanted: int = 0) -> None:
+    def __init__(self, tick_s: float = 3600.0) -> None:
         self.tick_s = tick_s
         self.texts: list[str] = []
-        self.enough = threading.Event()
-        self._wanted = wanted
+        self.shown = threading.Semaphore(0)
 
     def open(self, state: State) -> None:
         self.texts.append("open")
 
     def show(self, state: State, now_s: float) -> None:
         self.texts.append(state.text(now_s))
-        if len(self.texts) > self._wanted:
-            self.enough.set()
+        self.shown.release()
+
+    def wait_for(self, moments: int) -> None:
+        """Wait until it is shown so many more than it has been so far."""
+        while self.shown.acquire(blocking=False):
+            pass
+        assert all(self.shown.acquire(timeout=10) for _ in range(moments))
 
     def close(self, state: State, now_s: float) -> None:
         self.texts.append(state.text(now_s))
@@ -54,10 +58,10 @@ def test_a_phase_ticks_by_itself() -> None:
         clock.now_s += 1
         return clock.now_s
 
-    recorder = Recorder(tick_s=0.001, wanted=4)
+    recorder = Recorder(tick_s=0.001)
     with Progress("predict", view=recorder, clock=passing) as progress:
         progress.phase("starting engine smollm2-135m")
-        assert recorder.enough.wait(10)
+        recorder.wait_for(4)
     phases = [text for text in recorder.texts if text.startswith("starting engine")]
     assert len(set(phases)) >= 3, "the seconds must go on without updates"
 
@@ -121,7 +125,7 @@ def test_the_last_line_tells_that_the_user_stopped_it() -> None:
 def test_a_view_that_breaks_ends_no_run() -> None:
     class Broken(Recorder):
         def show(self, state: State, now_s: float) -> None:
-            self.enough.set()
+            self.shown.release()
             raise OSError("stderr is closed")
 
         def close(self, state: State, now_s: float) -> None:
@@ -129,7 +133,7 @@ def test_a_view_that_breaks_ends_no_run() -> None:
 
     broken = Broken(tick_s=0.001)
     with Progress("predict", view=broken):
-        assert broken.enough.wait(10)
+        assert broken.shown.acquire(timeout=10)
 
 
 def test_a_view_that_cannot_open_is_replaced_by_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,9 @@
-"""inline_over_identity, inline_over_raydp: what it costs that rows, or requests, pass through Spark's own tasks."""
+"""What it costs that rows, or requests, pass through Spark's own tasks.
+
+``inline_over_identity``: rows of a stream on their way through an LLM stage, over ``mapInArrow`` that changes nothing.
+``udf_over_identity``: such a ``mapInArrow`` on actors, over itself on Spark.
+``inline_over_raydp``: an LLM stage's requests, over the same by raydp.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,16 @@ from typing import Any
 from integration_tests.bench import Bench
 from integration_tests.bench._turns import in_turns
 from platform_plugin import LLMPredictor, release_answers
+from udf_compat import on_ray
 
 ROWS = 1_000_000
 REQUESTS = 100_000
 
 
 def run(bench: Bench) -> None:
-    """Time both ways of the path, warm."""
+    """Time all of it, warm."""
     _rows(bench)
+    _udf(bench)
     _requests(bench)
 
 
@@ -23,11 +30,7 @@ def _rows(bench: Bench) -> None:
 
     All rows ask the same, so an Arrow batch is one request: it is the way of the rows that is measured, not an engine.
     """
-    from pyspark.sql import functions as F
-
-    spark = bench.spark
-    text = F.repeat(F.md5(F.col("id").cast("string")), 31)
-    frame: Any = spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
+    frame = _frame(bench)
     stage = LLMPredictor(inputCol="message", engine="echo")
     # What `transform` returns for a stream; a batch frame would be answered at once.
     answered = stage._stream_of(frame)
@@ -37,6 +40,24 @@ def _rows(bench: Bench) -> None:
         raise SystemExit("rows are missing")
     sides = {"inline_s": inline, "identity_s": identity, "inline_cold_s": cold}
     bench.record("inline_over_identity", inline / identity, "ratio", **sides)
+
+
+def _udf(bench: Bench) -> None:
+    frame = _frame(bench)
+
+    def same(batches: Any) -> Any:
+        yield from batches
+
+    ours, sparks = (frame.mapInArrow(function, frame.schema) for function in (on_ray(same), same))
+    cold, ray, identity = in_turns(ours, sparks, 3)
+    bench.record("udf_over_identity", ray / identity, "ratio", ray_s=ray, identity_s=identity, ray_cold_s=cold)
+
+
+def _frame(bench: Bench) -> Any:
+    from pyspark.sql import functions as F
+
+    text = F.repeat(F.md5(F.col("id").cast("string")), 31)
+    return bench.spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
 
 
 def _requests(bench: Bench) -> None:

@@ -39,7 +39,7 @@ class Partition:
         self._input: list[memoryview] = []
         self._input_ended = False
         self._hungry = False
-        self._output: list[bytes] = []
+        self._output = pa.BufferOutputStream()
         self._output_size = 0
         self._state = "waiting"
         self._failure: Failure | None = None
@@ -65,8 +65,8 @@ class Partition:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._state != "waiting" or self._hungry or self._output_size > MOST_KEPT)
             full = self._output_size > MOST_KEPT
-            output = pa.py_buffer(b"".join(self._output))
-            self._output, self._output_size = [], 0
+            output = self._output.getvalue()
+            self._output, self._output_size = pa.BufferOutputStream(), 0
             self._changed.notify_all()
             if self._state == "failed":
                 return "failed", self._failure
@@ -135,10 +135,11 @@ class Partition:
             self._changed.wait_for(lambda: self._output_size <= MOST_KEPT or self._abandoned)
             if self._abandoned:
                 raise _AbandonedError
-            self._output.append(bytes(data))
-            self._output_size += len(data)
+            # Copied: what it came from is the function's to change.
+            size: int = self._output.write(data)
+            self._output_size += size
             self._changed.notify_all()
-        return len(data)
+        return size
 
 
 class _Source:
