@@ -69,6 +69,8 @@ class Measure:
     better: ClassVar[str] = "higher"
     unit: str = "share"
     needs_classes: ClassVar[bool] = False
+    tested: ClassVar[bool] = True
+    """False where the values are of the run's load and not of the model: a difference is told, without a verdict."""
     takes: ClassVar[Mapping[str, tuple[str, ...]]] = {"label": ("text",), "prediction": ("text",)}
     """Column -> the kinds that it may have."""
 

@@ -190,7 +190,8 @@ def test_file_with_a_key_that_is_its_text_and_a_model_that_knows_nothing(spark: 
     )
     assert result.facts["data"] == str(tmp_path / "my rows.csv")
     wanted = [
-        "poor is right in 25.0 % of rows; always answering 'card' would be right in 40.0 % (8 of 20).",
+        "poor is no better than a constant: it is right in 25.0 % of rows; always answering 'card' would be right in "
+        "40.0 % (8 of 20).",
         "poor answers 'fee' in 18 of 20 rows; 6 have that label.",
     ]
     assert result.warnings == wanted

@@ -75,7 +75,7 @@ def test_differences_of_shares_are_points() -> None:
     assert difference(Interval(0.0519, -0.0072, 0.1144), "share") == ("+5.2 points", "-0.7 to +11.4")
     assert difference(Interval(0.001046, 0.00104, 0.001055), USD) == (f"+0.00105 {USD}", "+0.00104 to +0.00105")
     assert difference(Interval(-2.636, -2.878, -2.392), "s") == ("-2.64 s", "-2.88 to -2.39")
-    assert difference(Interval(-0.0001, -0.01, 0.01), "share") == ("+0.0 points", "-1.0 to +1.0")
+    assert difference(Interval(-0.0001, -0.01, 0.01), "share") == ("-0.01 points", "-1.00 to +1.00")
     assert difference(Interval(3.2), "score") == ("+3.20", "")
     heads = [titled(*one) for one in (("latency", "s"), ("accuracy", "share"), ("tokens", "tokens"))]
     assert heads == ["latency (s)", "accuracy", "tokens"]
@@ -138,7 +138,8 @@ def test_model_is_held_against_always_answering_the_most_frequent_label() -> Non
     poor = [[10, 26, 0, 0], [0, 20, 0, 0], [8, 81, 5, 4]]
     classes = ("card", "top up", "other")
     assert of_classes("examples", classes, poor) == [
-        "examples is right in 22.7 % of rows; always answering 'other' would be right in 63.6 % (98 of 154).",
+        "examples is no better than a constant: it is right in 22.7 % of rows; always answering 'other' would be right "
+        "in 63.6 % (98 of 154).",
         "examples answers 'top up' in 127 of 154 rows; 20 have that label.",
     ]
     assert of_classes("fine", classes, [[36, 0, 0, 0], [5, 15, 0, 0], [0, 0, 98, 0]]) == []

@@ -12,6 +12,7 @@ from platform_plugin.errors import ConfigError
 from platform_plugin.evaluation.comparison import compare, holm, interval, p_value, verdict
 from platform_plugin.evaluation.gates import failures, read_gates
 from platform_plugin.evaluation.resampling import weights
+from platform_plugin.evaluation.units import p_text
 
 BETTER = {"macro_f1": "higher", "error_rate": "lower", "length": "neither"}
 
@@ -134,13 +135,18 @@ def test_comparison_corrects_over_the_metrics() -> None:
     far = np.concatenate([[1.0], chance.normal(1.0, 0.1, 999)])
     near = np.concatenate([[0.2], chance.normal(0.2, 0.095, 999)])
     zero = np.zeros(1000)
-    a, b = compare(
-        "new", "old", [("far", "higher"), ("near", "higher")], [(far, zero), (near, zero)], [(3, 2, 1), (1, 1, 1)]
-    )
+    metrics = [("far", "higher", True), ("near", "higher", True), ("load", "lower", False)]
+    values, pairs = [(far, zero), (near, zero), (far, zero)], [(3, 2, 1), (1, 1, 1), (9, 0, 0)]
+    a, b, c = compare("new", "old", metrics, values, pairs)
     assert (a.p, a.p_holm) == (0.001, 0.002)
     assert a.verdict == "better"
     assert b.p_holm == b.p > 0.01
     assert (a.wins, a.ties, a.losses) == (3, 2, 1)
+    assert (a.least, b.least) == (True, False)
+    assert (p_text(a), p_text(b), p_text(c)) == ("\u2264 0.002", f"{b.p:.3f}", "")
+    # What is not tested is told, and takes no part in the correction.
+    assert (c.verdict, c.difference.value, c.wins) == ("not tested", 1.0, None)
+    assert all(map(math.isnan, (c.p, c.p_holm, c.difference.low)))
 
 
 @pytest.mark.parametrize(

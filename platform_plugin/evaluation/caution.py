@@ -61,8 +61,9 @@ def of_classes(model: str, classes: Sequence[str], counts: Sequence[Sequence[int
     most = max(range(len(classes)), key=labels.__getitem__)
     if right <= labels[most]:
         made.append(
-            f"{model} is right in {shown(right / rows, 'share')} of rows; always answering {classes[most]!r} would be "
-            f"right in {shown(labels[most] / rows, 'share')} ({labels[most]:,} of {rows:,})."
+            f"{model} is no better than a constant: it is right in {shown(right / rows, 'share')} of rows; always "
+            f"answering {classes[most]!r} would be right in {shown(labels[most] / rows, 'share')} "
+            f"({labels[most]:,} of {rows:,})."
         )
     top = max(range(len(classes)), key=said.__getitem__)
     if said[top] > rows / 2 and said[top] - labels[top] >= FAR * rows:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
 LEVEL = 0.95
+NOT_TESTED = "not tested"
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class Comparison:
 
     Attributes:
         difference: with its 95 % interval.
-        p: of no difference, two-sided; `p_holm` is corrected for the number of metrics.
-        verdict: "better", "worse" or "no evidence"; "different" where the metric has no better side.
+        p: of no difference, two-sided; `p_holm` is corrected for the number of metrics. NaN where it is not tested.
+        least: whether p is the least that so many resamples can show.
+        verdict: "better", "worse" or "no evidence"; "different" where the metric has no better side; "not tested".
         wins, ties, losses: rows in which the model is better than the baseline, equal, worse; None where a row's own
             score says nothing, as of an F1 over classes.
     """
@@ -44,6 +46,7 @@ class Comparison:
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
+    least: bool = False
 
 
 def interval(values: Values) -> Interval:
@@ -96,33 +99,36 @@ def verdict(difference: float, p: float, better: str) -> str:
 def compare(
     model: str,
     baseline: str,
-    metrics: Sequence[tuple[str, str]],
+    metrics: Sequence[tuple[str, str, bool]],
     values: Sequence[tuple[Values, Values]],
     pairs: Sequence[tuple[int, int, int] | None],
 ) -> list[Comparison]:
-    """Return one comparison a metric, with Holm's correction over them.
+    """Return one comparison a metric, with Holm's correction over those that are tested.
 
     Args:
-        metrics: name and better side of each.
+        metrics: name and better side of each, and whether it is tested.
         values: of the model and of the baseline, over all rows and then over the same resamples.
         pairs: wins, ties, losses; None where they are not counted.
     """
     differences = [ours - theirs for ours, theirs in values]
-    p_values = [p_value(d) for d in differences]
-    return [
-        Comparison(
-            model=model,
-            baseline=baseline,
-            metric=name,
-            difference=interval(d),
-            p=p,
-            p_holm=corrected,
-            verdict=verdict(float(d[0]), corrected, better),
-            wins=wins,
-            ties=ties,
-            losses=losses,
+    p_values = [p_value(d) if tested else math.nan for (_, _, tested), d in zip(metrics, differences, strict=True)]
+    corrected = holm(p_values)
+    made = []
+    for place, ((name, better, tested), d, p) in enumerate(zip(metrics, differences, p_values, strict=True)):
+        wins, ties, losses = (pairs[place] if tested else None) or (None, None, None)
+        made.append(
+            Comparison(
+                model=model,
+                baseline=baseline,
+                metric=name,
+                difference=interval(d) if tested else Interval(float(d[0])),
+                p=p,
+                p_holm=corrected[place],
+                verdict=verdict(float(d[0]), corrected[place], better) if tested else NOT_TESTED,
+                wins=wins,
+                ties=ties,
+                losses=losses,
+                least=p * len(d) <= 1 + 1e-9,
+            )
         )
-        for (name, better), d, p, corrected, (wins, ties, losses) in zip(
-            metrics, differences, p_values, holm(p_values), [c or (None, None, None) for c in pairs], strict=True
-        )
-    ]
+    return made

@@ -142,7 +142,7 @@ class Findings:
         return compare(
             model,
             baseline,
-            [(name, metric.better) for name, metric in self.plan.metrics.items()],
+            [(name, metric.better, getattr(metric, "tested", True)) for name, metric in self.plan.metrics.items()],
             [(self.sums.values[ours, i], self.sums.values[theirs, i]) for i in places],
             [self.sums.pairs.get((ours, i)) for i in places],
         )

@@ -14,7 +14,7 @@ from platform_plugin.evaluation.comparison import Comparison, Interval
 from platform_plugin.evaluation.finding import Findings
 from platform_plugin.evaluation.result import EvaluationResult
 from platform_plugin.evaluation.summary import best, sentences, subject
-from platform_plugin.evaluation.units import difference, interval, said, shown
+from platform_plugin.evaluation.units import difference, interval, p_text, said, shown
 from platform_plugin.metrics import Metric
 
 _MOST_SLICES = 50
@@ -54,6 +54,8 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
         lines=_lines(result),
         comparisons=[_comparison(c, result) for c in result.comparisons],
         slices=_slices(result),
+        labels=_labels(findings),
+        answered=findings.names,
         most_slices=_MOST_SLICES,
         pictures=pictures,
         worst=_worst(findings, result),
@@ -76,7 +78,10 @@ def _notes(findings: Findings, result: EvaluationResult) -> list[str]:
     timed = [name for name, m in findings.plan.metrics.items() if "seconds" in getattr(m, "takes", {})]
     if timed:
         verb = "is" if len(timed) == 1 else "are"
-        made.append(f"{' and '.join(timed)} {verb} measured with other requests in flight, so of this run's load.")
+        made.append(
+            f"{' and '.join(timed)} {verb} measured with other requests in flight, one model after the other: the "
+            "load of this run as much as the model, and so not tested."
+        )
     return made
 
 
@@ -101,11 +106,22 @@ def _comparison(c: Comparison, result: EvaluationResult) -> dict[str, Any]:
         "difference": number,
         "unit": unit,
         "interval": ends or "-",
-        "p": "-" if math.isnan(c.p_holm) else f"{c.p_holm:.3f}",
+        "p": "-" if math.isnan(c.p) else f"{c.p:.3f}",
+        "p_holm": p_text(c) or "-",
         "verdict": c.verdict,
         "kind": c.verdict.replace(" ", "-"),
         "rows": "-" if c.wins is None else f"{c.wins:,} / {c.ties:,} / {c.losses:,}",
     }
+
+
+def _labels(findings: Findings) -> list[dict[str, Any]]:
+    """Return the labels, the most frequent first: rows, and the share that each model has right."""
+    made = []
+    for place, label in enumerate(findings.facts.classes if findings.confusions else ()):
+        lines = [counts[place] for counts in findings.confusions]
+        rows = sum(lines[0])
+        made.append({"value": label, "rows": rows, "cells": [shown(n[place] / max(1, rows), "share") for n in lines]})
+    return sorted(made, key=lambda one: (-one["rows"], one["value"]))
 
 
 def _slices(result: EvaluationResult) -> dict[str, list[dict[str, Any]]]:

@@ -56,7 +56,7 @@ def draw(findings: Findings, result: EvaluationResult, folder: Path) -> dict[str
         "Metrics": lambda: _metrics(result, findings.names),
         "Wins and losses": lambda: _pairs(result),
         "Confusion": lambda: _confusion(findings),
-        "Length of the answers": lambda: _histogram(findings.lengths(), findings.names, "characters", "characters"),
+        "Length of the answers": lambda: None if _closed(findings) else _lengths(findings),
         "Latency": lambda: _histogram(findings.latencies(), findings.names, "seconds of a request", "s"),
     }
     made = {}
@@ -68,6 +68,15 @@ def draw(findings: Findings, result: EvaluationResult, folder: Path) -> dict[str
                 figure.savefig(path, dpi=150, bbox_inches="tight", facecolor="white")
                 made[title] = path
     return made
+
+
+def _closed(findings: Findings) -> bool:
+    """Return whether every prediction is a class: how long a class's name is says nothing."""
+    return bool(findings.confusions) and not any(line[-1] for counts in findings.confusions for line in counts)
+
+
+def _lengths(findings: Findings) -> Figure | None:
+    return _histogram(findings.lengths(), findings.names, "characters", "characters")
 
 
 def _figure(width: float, height: float, *grid: int, **options: Any) -> tuple[Figure, list[Any]]:

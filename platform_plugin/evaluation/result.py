@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from platform_plugin.evaluation.comparison import Comparison, Interval
-from platform_plugin.evaluation.units import difference, shown, titled
+from platform_plugin.evaluation.units import difference, p_text, shown, titled
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class EvaluationResult:
 
     def _told(self, c: Comparison) -> str:
         value, ends = difference(c.difference, self.units[c.metric])
-        p = "" if math.isnan(c.p_holm) else f"p {c.p_holm:.3f}"
+        p = f"p {p_text(c)}" if p_text(c) else ""
         beside = ", ".join(filter(None, [ends, p]))
         return f"{c.metric} {value}{f' ({beside})' if beside else ''}: {c.verdict}"
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from platform_plugin.evaluation.comparison import Comparison
+from platform_plugin.evaluation.comparison import NOT_TESTED, Comparison
 from platform_plugin.evaluation.result import EvaluationResult
-from platform_plugin.evaluation.units import difference
+from platform_plugin.evaluation.units import difference, p_text
 
 _MOST_NAMES = 5
 
@@ -26,7 +26,8 @@ def sentences(result: EvaluationResult) -> list[Sentence]:
     """Return what is to be read first: of each model the first metric, whatever it says; then what says something."""
     first = next(iter(result.units))
     leading = [c for c in result.comparisons if c.metric == first]
-    saying = [c for c in result.comparisons if c.metric != first and c.verdict != "no evidence"]
+    silent = ("no evidence", NOT_TESTED)
+    saying = [c for c in result.comparisons if c.metric != first and c.verdict not in silent]
     return [_sentence(c, result.units[c.metric]) for c in [*leading, *saying]]
 
 
@@ -73,7 +74,7 @@ def best(result: EvaluationResult) -> dict[str, str]:
             if name != top
         ]
         doubted = any(
-            c.metric == metric and c.verdict == "no evidence" and top in (c.model, c.baseline)
+            c.metric == metric and c.verdict in ("no evidence", NOT_TESTED) and top in (c.model, c.baseline)
             for c in result.comparisons
         )
         if max(reach) < sign * known[top].value and not doubted:
@@ -87,7 +88,8 @@ def _sentence(c: Comparison, unit: str) -> Sentence:
         "better": f"{c.model} is better than {c.baseline}",
         "worse": f"{c.model} is worse than {c.baseline}",
         "different": f"{c.model} differs from {c.baseline}",
+        NOT_TESTED: f"{c.model} beside {c.baseline}",
     }.get(c.verdict, f"No evidence that {c.model} differs from {c.baseline}")
-    p = "" if math.isnan(c.p_holm) else f"corrected p {c.p_holm:.3f}"
+    p = f"corrected p {p_text(c)}" if p_text(c) else ""
     known = "; ".join(filter(None, [ends, p]))
     return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({known})' if known else ''}.")

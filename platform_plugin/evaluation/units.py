@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from platform_plugin.evaluation.comparison import Interval
+from platform_plugin.evaluation.comparison import Comparison, Interval
 
 
 def shown(value: float, unit: str) -> str:
@@ -31,6 +31,12 @@ def difference(found: Interval, unit: str) -> tuple[str, str]:
     return f"{value} {word}".strip(), "" if math.isnan(found.low) else f"{low} to {high}"
 
 
+def p_text(found: Comparison) -> str:
+    """Return the corrected p, "" where there is none; with a sign where so many resamples can show no smaller one."""
+    sign = "\u2264 " if found.least else ""
+    return "" if math.isnan(found.p_holm) else f"{sign}{found.p_holm:.3f}"
+
+
 def said(unit: str) -> str:
     """Return the words of a unit that stand in a head; "" for a share, whose % is beside it, and for a score."""
     return "" if unit in ("share", "score") else unit
@@ -51,7 +57,8 @@ def _number(value: float, unit: str, whole: list[float], sign: str = "") -> str:
     scale = 100 if unit == "share" else 1
     most = scale * max(abs(v) for v in whole if not math.isnan(v))
     if unit == "share" and (most == 0 or most >= 0.1):
-        digits = 1
+        # On which side of 0 the end of a difference lies is what matters of it.
+        digits = 2 if sign and any(0 < abs(scale * v) < 0.05 for v in whole) else 1
     elif most == 0 or most >= 1000:
         digits = 0
     else:

@@ -32,6 +32,7 @@ class Metric(Protocol):
         better: "higher", "lower", or "neither" where a difference is no verdict.
         unit: how a value is read: "share", "score", "s", "tokens", "characters", "tokens/s", or a currency.
         needs_classes: whether `bind` must be given the distinct labels.
+        tested: whether a difference is given a verdict; optional, and True where a metric does not say.
     """
 
     better: str

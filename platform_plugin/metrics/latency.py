@@ -15,6 +15,7 @@ class Latency(Mean):
     name = "latency"
     better = "lower"
     unit = "s"
+    tested = False
     takes: ClassVar = {"seconds": ("number",)}
 
     def values(self, batch: pa.Table) -> Values:

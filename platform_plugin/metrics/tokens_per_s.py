@@ -15,6 +15,7 @@ class TokensPerS(Measure):
 
     name = "tokens_per_s"
     unit = "tokens/s"
+    tested = False
     takes: ClassVar = {"output_tokens": ("number",), "seconds": ("number",)}
 
     def statistics(self, batch: pa.Table) -> Values:
