@@ -56,8 +56,9 @@ def _udf(bench: Bench) -> None:
 def _frame(bench: Bench) -> Any:
     from pyspark.sql import functions as F
 
+    spark = bench.spark  # which makes columns possible
     text = F.repeat(F.md5(F.col("id").cast("string")), 31)
-    return bench.spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
+    return spark.range(0, ROWS, 1, 32).select("id", text.alias("text"), F.lit("one").alias("message"))
 
 
 def _requests(bench: Bench) -> None:
