@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,7 +114,10 @@ def test_spark_submit_runs_the_same_script(
     path.write_text(SCRIPT)
     submit = str(Path(sys.executable).with_name("spark-submit"))
     arguments = ["--master", "local[2]", str(Path(udf_compat.__file__).with_name("__main__.py")), str(path), "a"]
-    on_ray = script(f"import os, sys; os.execv({submit!r}, ['spark-submit', *sys.argv[1:]])", arguments=arguments)
+    # As in an activated environment: spark-submit asks the first python3 where Spark is.
+    path_of = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    program = f"import os, sys; os.execv({submit!r}, ['spark-submit', *sys.argv[1:]])"
+    on_ray = script(program, arguments=arguments, PATH=path_of)
     found = on_ray.found(240)
     assert (found["arguments"], found["parents"]) == (["a"], ["raylet"])
 
