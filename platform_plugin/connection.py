@@ -60,7 +60,7 @@ def _settle() -> None:
     gc.collect()
     gc.freeze()
     # ... and invalidates the caches of imports, for which Python reads the directories of Spark's archives again.
-    for finder in sys.path_importer_cache.values():
+    for finder in list(sys.path_importer_cache.values()):
         if isinstance(finder, zipimporter) and _SPARKS.fullmatch(Path(finder.archive).name):
             finder.invalidate_caches = lambda: None  # type: ignore[method-assign]
 
