@@ -46,10 +46,8 @@ class State:
         rate = None
         if self.first_s is not None and now_s > self.first_s:
             # At the end of the whole time, so that it fits what is said to be done, and after how long.
-            ended = self.ended and now_s > self.begun_s
-            done, since_s = (0, self.begun_s) if ended else (self.first_done, self.first_s)
+            done, since_s = (0, self.begun_s) if self.ended else (self.first_done, self.first_s)
             rate = (self.done - done) / (now_s - since_s)
-        if rate is not None:
             parts += [f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"]
         if self.tokens_per_s is not None and not self.ended:
             parts += [f"{self.tokens_per_s:,.0f} tokens/s"]

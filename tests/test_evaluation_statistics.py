@@ -143,6 +143,9 @@ def test_comparison_corrects_over_the_metrics() -> None:
     assert b.p_holm == b.p > 0.01
     assert (a.wins, a.ties, a.losses) == (3, 2, 1)
     assert (a.least, b.least) == (True, False)
+    # Resamples without a value can show nothing.
+    (some,) = compare("new", "old", metrics[:1], [(np.where(np.arange(1000) < 500, far, np.nan), zero)], pairs[:1])
+    assert (some.p, some.least) == (0.002, True)
     assert (p_text(a), p_text(b), p_text(c)) == ("\u2264 0.002", f"{b.p:.3f}", "")
     # What is not tested is told, and takes no part in the correction.
     assert (c.verdict, c.difference.value, c.wins) == ("not tested", 1.0, None)

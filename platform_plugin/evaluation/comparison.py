@@ -110,8 +110,11 @@ def compare(
         values: of the model and of the baseline, over all rows and then over the same resamples.
         pairs: wins, ties, losses; None where they are not counted.
     """
-    differences = [ours - theirs for ours, theirs in values]
-    p_values = [p_value(d) if tested else math.nan for (_, _, tested), d in zip(metrics, differences, strict=True)]
+    # What is not tested has no resamples, and so no interval and no p.
+    differences = [
+        (ours - theirs)[: None if tested else 1] for (_, _, tested), (ours, theirs) in zip(metrics, values, strict=True)
+    ]
+    p_values = [p_value(d) for d in differences]
     corrected = holm(p_values)
     made = []
     for place, ((name, better, tested), d, p) in enumerate(zip(metrics, differences, p_values, strict=True)):
@@ -121,14 +124,14 @@ def compare(
                 model=model,
                 baseline=baseline,
                 metric=name,
-                difference=interval(d) if tested else Interval(float(d[0])),
+                difference=interval(d),
                 p=p,
                 p_holm=corrected[place],
                 verdict=verdict(float(d[0]), corrected[place], better) if tested else NOT_TESTED,
                 wins=wins,
                 ties=ties,
                 losses=losses,
-                least=p * len(d) <= 1 + 1e-9,
+                least=p * int(np.count_nonzero(~np.isnan(d))) <= 1 + 1e-9,
             )
         )
     return made

@@ -119,8 +119,7 @@ class EvaluationResult:
 
     def _told(self, c: Comparison) -> str:
         value, ends = difference(c.difference, self.units[c.metric])
-        p = f"p {p_text(c)}" if p_text(c) else ""
-        beside = ", ".join(filter(None, [ends, p]))
+        beside = ", ".join(filter(None, [ends, p_text(c, "p ")]))
         return f"{c.metric} {value}{f' ({beside})' if beside else ''}: {c.verdict}"
 
     def _repr_html_(self) -> str:

@@ -12,6 +12,8 @@ from platform_plugin.evaluation.result import EvaluationResult
 from platform_plugin.evaluation.units import difference, p_text
 
 _MOST_NAMES = 5
+_SILENT = ("no evidence", NOT_TESTED)
+"""Verdicts that say nothing of which model is better."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,7 @@ def sentences(result: EvaluationResult) -> list[Sentence]:
     """Return what is to be read first: of each model the first metric, whatever it says; then what says something."""
     first = next(iter(result.units))
     leading = [c for c in result.comparisons if c.metric == first]
-    silent = ("no evidence", NOT_TESTED)
-    saying = [c for c in result.comparisons if c.metric != first and c.verdict not in silent]
+    saying = [c for c in result.comparisons if c.metric != first and c.verdict not in _SILENT]
     return [_sentence(c, result.units[c.metric]) for c in [*leading, *saying]]
 
 
@@ -74,8 +75,7 @@ def best(result: EvaluationResult) -> dict[str, str]:
             if name != top
         ]
         doubted = any(
-            c.metric == metric and c.verdict in ("no evidence", NOT_TESTED) and top in (c.model, c.baseline)
-            for c in result.comparisons
+            c.metric == metric and c.verdict in _SILENT and top in (c.model, c.baseline) for c in result.comparisons
         )
         if max(reach) < sign * known[top].value and not doubted:
             made[metric] = top
@@ -90,6 +90,5 @@ def _sentence(c: Comparison, unit: str) -> Sentence:
         "different": f"{c.model} differs from {c.baseline}",
         NOT_TESTED: f"{c.model} beside {c.baseline}",
     }.get(c.verdict, f"No evidence that {c.model} differs from {c.baseline}")
-    p = f"corrected p {p_text(c)}" if p_text(c) else ""
-    known = "; ".join(filter(None, [ends, p]))
+    known = "; ".join(filter(None, [ends, p_text(c, "corrected p ")]))
     return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({known})' if known else ''}.")

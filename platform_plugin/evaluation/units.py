@@ -31,10 +31,10 @@ def difference(found: Interval, unit: str) -> tuple[str, str]:
     return f"{value} {word}".strip(), "" if math.isnan(found.low) else f"{low} to {high}"
 
 
-def p_text(found: Comparison) -> str:
-    """Return the corrected p, "" where there is none; with a sign where so many resamples can show no smaller one."""
+def p_text(found: Comparison, name: str = "") -> str:
+    """Return `name` and the corrected p, with a sign where so many resamples can show no smaller; "" without a p."""
     sign = "\u2264 " if found.least else ""
-    return "" if math.isnan(found.p_holm) else f"{sign}{found.p_holm:.3f}"
+    return "" if math.isnan(found.p_holm) else f"{name}{sign}{found.p_holm:.3f}"
 
 
 def said(unit: str) -> str:

@@ -40,7 +40,6 @@ class Partition:
         self._input_ended = False
         self._hungry = False
         self._output = pa.BufferOutputStream()
-        self._output_size = 0
         self._state = "waiting"
         self._failure: Failure | None = None
         self._abandoned = False
@@ -63,10 +62,10 @@ class Partition:
                 self._thread = threading.Thread(target=self._run, name="udf-partition", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._state != "waiting" or self._hungry or self._output_size > MOST_KEPT)
-            full = self._output_size > MOST_KEPT
+            self._changed.wait_for(lambda: self._state != "waiting" or self._hungry or self._output.tell() > MOST_KEPT)
+            full = self._output.tell() > MOST_KEPT
             output = self._output.getvalue()
-            self._output, self._output_size = pa.BufferOutputStream(), 0
+            self._output = pa.BufferOutputStream()
             self._changed.notify_all()
             if self._state == "failed":
                 return "failed", self._failure
@@ -132,12 +131,11 @@ class Partition:
     def write(self, data: Any) -> int:
         """Take output; waits while much of it lies unfetched. Called by the function's thread."""
         with self._changed:
-            self._changed.wait_for(lambda: self._output_size <= MOST_KEPT or self._abandoned)
+            self._changed.wait_for(lambda: self._output.tell() <= MOST_KEPT or self._abandoned)
             if self._abandoned:
                 raise _AbandonedError
             # Copied: what it came from is the function's to change.
             size: int = self._output.write(data)
-            self._output_size += size
             self._changed.notify_all()
         return size
 
