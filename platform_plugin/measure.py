@@ -71,6 +71,8 @@ class Measure:
     needs_classes: ClassVar[bool] = False
     tested: ClassVar[bool] = True
     """False where the values are of the run's load and not of the model: a difference is told, without a verdict."""
+    basis: str = ""
+    """What a value is computed by beside the rows, such as a price; for the report."""
     takes: ClassVar[Mapping[str, tuple[str, ...]]] = {"label": ("text",), "prediction": ("text",)}
     """Column -> the kinds that it may have."""
 

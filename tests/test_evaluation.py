@@ -6,6 +6,7 @@ import html
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,10 @@ def test_report_is_one_page_that_tells_keys_and_no_texts(result: EvaluationResul
     assert 'length<span class="unit">characters</span>' in page
     assert "p (Holm)" in page
     assert "with accuracy 0.0 %, the worst there is; chosen by a hash" in page
+    accuracy = result.comparisons[0]
+    assert f"{accuracy.wins} rows are better and {accuracy.losses} worse than with old; 10 of each at most" in page
+    assert page.count('<span class="tag gained">') == page.count('<span class="tag lost">') == 10
+    assert "always &#39;" in page
     assert "secret words" not in page
     assert "I cannot say" not in page
     assert "://" not in page.replace("http://www.w3.org", ""), "the page needs something beside it"
@@ -152,6 +157,20 @@ def test_results_hold_every_row(spark: SparkSession, result: EvaluationResult) -
         wanted = None if topic is None else float(new == topic)
         assert row["new"]["scores"]["accuracy"] == wanted
         assert row["new"]["scores"]["error_rate"] == float(new is None)
+
+
+def test_rows_gained_and_lost_are_those_that_changed(data: DataFrame, tmp_path: Path) -> None:
+    one = "CASE id WHEN 1 THEN 'a' WHEN 2 THEN 'b' END AS one"
+    frame = data.where("id IN (1, 2, 3, 4)").selectExpr("id", "IF(id = 1, 'a', 'b') AS label", one, "'b' AS two")
+    output = tmp_path / "out"
+    metrics = ["error_rate", "accuracy"]
+    given = {"key": "id", "output": str(output), "log_samples": True, "track": False}
+    evaluate({"one": "one", "two": "two"}, frame, "label", metrics, None, "one", **given)
+    page = html.unescape((output / "report.html").read_text())
+    found = page.split("<h2>Gained and lost against one</h2>")[1].split("</table>")[0]
+    assert "error_rate: 2 rows are better and 0 worse than with one." in found
+    rows = re.findall(r'<td class="text">(\d)</td>.*?<td class="text">([^<]*)</td></tr>', found, re.DOTALL)
+    assert sorted(rows) == [("3", "(NullPrediction)"), ("4", "(NullPrediction)")]
 
 
 def test_gate_that_is_not_met_raises_after_the_report_is_written(data: DataFrame, tmp_path: Path) -> None:
@@ -191,8 +210,7 @@ def test_file_with_a_key_that_is_its_text_and_a_model_that_knows_nothing(spark: 
     assert result.facts["data"] == str(tmp_path / "my rows.csv")
     wanted = [
         "poor is no better than a constant: it is right in 25.0 % of rows; always answering 'card' would be right in "
-        "40.0 % (8 of 20).",
-        "poor answers 'fee' in 18 of 20 rows; 6 have that label.",
+        "40.0 % (8 of 20). It answers 'fee' in 18 of 20 rows; 6 have that label.",
     ]
     assert result.warnings == wanted
     page = (tmp_path / "out" / "report.html").read_text()

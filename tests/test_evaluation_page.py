@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 from pyspark.sql import SparkSession
+from sklearn import metrics as sk
 
 from platform_plugin.evaluation import rows
 from platform_plugin.evaluation.caution import of_classes
 from platform_plugin.evaluation.comparison import Comparison, Interval
+from platform_plugin.evaluation.constant import constant
 from platform_plugin.evaluation.models import Candidate
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult
 from platform_plugin.evaluation.rows import Buckets
-from platform_plugin.evaluation.runs import numbers
-from platform_plugin.evaluation.summary import best, description, sentences, subject
+from platform_plugin.evaluation.runs import numbers, side_by_side
+from platform_plugin.evaluation.summary import best, data_name, description, model_description, sentences, subject
 from platform_plugin.evaluation.units import difference, interval, shown, titled
+from platform_plugin.metrics import Facts, load_metric
 from platform_plugin.stages import LLMPredictor
 
 USD = "USD per 1,000 rows"
@@ -83,7 +87,7 @@ def test_differences_of_shares_are_points() -> None:
 
 def test_summary_begins_with_the_first_metric_whatever_it_says() -> None:
     result = result_of(
-        {"bare": {}, "examples": {}},
+        {"bare": {}, "examples": {}, "other": {}},
         compared("accuracy", "no evidence", Interval(0.0519, -0.0072, 0.1144)),
         compared("latency", "better", Interval(-2.636, -2.878, -2.392)),
         compared("cost", "no evidence", Interval(0.0, 0.0, 0.0)),
@@ -98,18 +102,23 @@ def test_summary_begins_with_the_first_metric_whatever_it_says() -> None:
         "examples differs from bare in length: +3.25 characters (+3.00 to +3.50; corrected p 0.200).",
     ]
     note = description(result)
-    assert note.startswith("**Warnings**\n\n- Look out.\n\n**Found**\n\n- **no evidence**: No evidence that examples")
+    first, warned, found = note.split("\n\n**")[:3]
+    assert first == "bare, examples and other on 154 rows, label topic; **report.html** is under Artifacts."
+    assert warned == "Warnings**\n\n- Look out."
+    assert found.startswith("Found**\n\n- **no evidence**: No evidence that examples")
     assert "Not met" not in note
 
 
 def test_subject_names_models_and_data() -> None:
     result = result_of({"bare": {}, "examples": {}})
-    assert subject(result, ["/data/test.csv"]) == "bare and examples on 154 rows of test.csv, label topic"
-    assert " 154 rows of rows, " in subject(result, ["/data/rows/part-0", "/data/rows/part-1"])
-    assert " 154 rows of rows, " in subject(result, ["/data/rows/part-0.csv"])
-    assert " 154 rows, " in subject(result, ["/a/part-0", "/b/part-1"])
-    assert subject(result_of({name: {} for name in "abcdef"}), []).startswith("6 models on 154 rows, ")
-    assert subject(result_of({name: {} for name in "abc"}), []).startswith("a, b and c on ")
+    assert subject(result) == "bare and examples on 154 rows, label topic"
+    named = dataclasses.replace(result, data="test.csv")
+    assert subject(named) == "bare and examples on 154 rows of test.csv, label topic"
+    assert subject(result_of({name: {} for name in "abcdef"})).startswith("6 models on 154 rows, ")
+    assert subject(result_of({name: {} for name in "abc"})).startswith("a, b and c on ")
+    assert data_name(["/data/test.csv"]) == "test.csv"
+    assert data_name(["/data/rows/part-0", "/data/rows/part-1"]) == data_name(["/data/rows/part-0.csv"]) == "rows"
+    assert data_name(["/a/part-0", "/b/part-1"]) == data_name([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -139,11 +148,15 @@ def test_model_is_held_against_always_answering_the_most_frequent_label() -> Non
     classes = ("card", "top up", "other")
     assert of_classes("examples", classes, poor) == [
         "examples is no better than a constant: it is right in 22.7 % of rows; always answering 'other' would be right "
-        "in 63.6 % (98 of 154).",
-        "examples answers 'top up' in 127 of 154 rows; 20 have that label.",
+        "in 63.6 % (98 of 154). It answers 'top up' in 127 of 154 rows; 20 have that label.",
     ]
     assert of_classes("fine", classes, [[36, 0, 0, 0], [5, 15, 0, 0], [0, 0, 98, 0]]) == []
-    assert len(of_classes("same", classes, [[0, 0, 36, 0], [0, 0, 20, 0], [0, 0, 98, 0]])) == 2
+    (same,) = of_classes("same", classes, [[0, 0, 36, 0], [0, 0, 20, 0], [0, 0, 98, 0]])
+    assert "It answers 'other' in 154 of 154 rows" in same
+    assert of_classes("sure", classes, [[36, 0, 0, 0], [20, 0, 0, 0], [49, 0, 49, 0]]) == [
+        "sure is no better than a constant: it is right in 55.2 % of rows; always answering 'other' would be right in "
+        "63.6 % (98 of 154). It answers 'card' in 105 of 154 rows; 36 have that label."
+    ]
 
 
 def test_names_in_mlflow_are_sections() -> None:
@@ -163,9 +176,46 @@ def test_names_in_mlflow_are_sections() -> None:
     }
 
 
+def test_child_is_described_by_its_values_and_the_parent_has_them_side_by_side() -> None:
+    result = result_of(
+        {"bare": {"accuracy": Interval(0.1)}, "examples|2": {"accuracy": Interval(0.3, 0.2, 0.4)}},
+        compared("accuracy", "better", Interval(0.2, 0.1, 0.3), "examples|2"),
+    )
+    assert model_description(result, result.model("examples|2")).splitlines() == [
+        "column, on 154 rows",
+        "",
+        "| metric | value | 95 % interval | against bare | verdict |",
+        "| --- | --- | --- | --- | --- |",
+        "| accuracy | 30.0 % | 20.0 to 40.0 % | +20.0 points | better |",
+    ]
+    assert model_description(result, result.model("bare")).startswith("column, the baseline, on 154 rows\n")
+    assert "| examples\\|2 | 30.0 % |" in description(result)
+    assert side_by_side(result) == {"accuracy/bare": 0.1, "accuracy/examples_2": 0.3}
+
+
+def test_constant_is_a_line_of_the_table_with_what_it_reaches() -> None:
+    counts = {"card": 36, "fee": 98, "top up": 20}
+    facts = Facts(classes=tuple(counts))
+    metrics = {name: load_metric(name).bind(facts) for name in ("accuracy", "macro_f1", "weighted_f1", "error_rate")}
+    found = constant(metrics, counts)
+    labels = [label for label, count in counts.items() for _ in range(count)]
+    always = ["fee"] * len(labels)
+    wanted = {name: sk.f1_score(labels, always, average=name, zero_division=0) for name in ("macro", "weighted")}
+    assert found.values == pytest.approx(
+        {"accuracy": 98 / 154, "macro_f1": wanted["macro"], "weighted_f1": wanted["weighted"]}
+    )
+    assert (found.name, found.rows, found.labelled) == ("always 'fee'", 98, 154)
+    result = dataclasses.replace(result_of({"bare": {}}), constant=found)
+    assert result.table()[-1] == ["always 'fee'", "63.6 %", "-", "-", "-"]
+
+
 def test_params_name_model_and_engine_where_they_are_defaults() -> None:
     candidate = Candidate("m", "LLMPredictor", model=LLMPredictor(promptTemplate="{text}"))
-    assert candidate.params() == {"model": "smollm2-135m", "engine": "vllm", "promptTemplate": "{text}"}
+    sampling = {"temperature": 0.0, "max_tokens": 256}
+    asked = {"model": "smollm2-135m", "engine": "vllm", "promptTemplate": "{text}", "samplingParams": sampling}
+    assert candidate.params() == asked
+    candidate = Candidate("m", "LLMPredictor", model=LLMPredictor(inputCol="x", engineArgs={"hf_token": "secret"}))
+    assert candidate.params()["engineArgs"] == {"hf_token": "***"}
     assert Candidate("m", "column x", column="x").params() == {}
 
 

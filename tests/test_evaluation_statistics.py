@@ -59,6 +59,17 @@ def test_equal_rows_weigh_what_as_many_rows_do() -> None:
     assert np.array_equal(made, weights(keys(500), np.full(500, 9), 200))
 
 
+@pytest.mark.parametrize("hits", [0, 231])
+def test_interval_of_rows_that_are_all_alike_is_the_exact_one(hits: int) -> None:
+    value = hits / 231
+    wanted = stats.binomtest(hits, 231).proportion_ci(0.95, "exact")
+    found = interval(np.full(101, value), 231)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    assert math.isnan(interval(np.full(101, value)).low), "no share"
+    assert math.isnan(interval(np.full(1, value), 231).low), "no resamples were asked for"
+    assert math.isnan(interval(np.full(101, 0.5), 231).low)
+
+
 def test_interval_and_p_are_those_of_scipy() -> None:
     chance = np.random.default_rng(11)
     theirs = (chance.random(400) < 0.6).astype(float)
@@ -163,11 +174,15 @@ def test_comparison_corrects_over_the_metrics() -> None:
         ({"error_rate": " < 1e-2 "}, 0.005, True),
         ({"length": ">=10"}, 9.0, False),
         ({"macro_f1": 0.0}, math.nan, False),
+        ({"macro_f1": ">constant"}, 0.25, False),
+        ({"macro_f1": ">= constant"}, 0.25, True),
     ],
 )
 def test_gate(require: dict[str, float | str], value: float, passes: bool) -> None:
     (name,) = require
-    found = failures(read_gates(require, BETTER), {"model": {**dict.fromkeys(BETTER, 0.0), name: value}})
+    gates, values = read_gates(require, BETTER, ["macro_f1"]), {"model": {**dict.fromkeys(BETTER, 0.0), name: value}}
+    found = failures(gates, values, {"macro_f1": 0.25})
+    assert failures(gates, values, {}) or "constant" not in str(gates[0]), "a constant that is not known is not met"
     assert (not found) is passes
     if found:
         assert found[0].startswith(f"model: {name} = ")
@@ -182,6 +197,7 @@ def test_gate(require: dict[str, float | str], value: float, passes: bool) -> No
         ({"error_rate": True}, "is no number"),
         ({"error_rate": None}, "is no number"),
         ({"length": 10}, "length has no better side"),
+        ({"error_rate": "<constant"}, "error_rate does not compare with labels"),
     ],
 )
 def test_gate_that_cannot_be_read(require: dict[str, float | str], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from dataclasses import dataclass
@@ -31,12 +32,17 @@ MOST_SLICES = 1000
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What is known of the data before a model is asked."""
+    """What is known of the data before a model is asked; `counts` is label -> rows where classes are needed."""
 
     rows: int
     labelled: int
-    classes: tuple[str, ...]
+    counts: dict[str, int]
     files: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The distinct labels, sorted."""
+        return tuple(self.counts)
 
 
 @dataclass
@@ -45,11 +51,15 @@ class Part:
 
     Args:
         given: the answers as a column of the data; else `made` holds them.
+        seconds: that it took, without `engine_s`, which its engines took to start.
+        prompt: of one row, where texts may be shown.
     """
 
     given: Column | None = None
     made: DataFrame | None = None
     seconds: float | None = None
+    engine_s: float = 0.0
+    prompt: str | None = None
 
 
 def look(plan: Plan, data: DataFrame) -> DataFacts:
@@ -67,8 +77,8 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
             raise ConfigError(
                 f"by={name!r} has about {size:,} values; at most {MOST_SLICES} slices can be read. Group them first."
             )
-    classes = frame.classes(label, data) if plan.needs_classes and plan.label else ()
-    return DataFacts(rows, labelled, classes, _files(data))
+    counts = frame.classes(label, data) if plan.needs_classes and plan.label else {}
+    return DataFacts(rows, labelled, counts, _files(data))
 
 
 def number(data: DataFrame) -> DataFrame:
@@ -78,8 +88,11 @@ def number(data: DataFrame) -> DataFrame:
     return data.withColumn(ROW, F.monotonically_increasing_id()).persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def ask(plan: Plan, candidate: Candidate, rows: DataFrame, total: int) -> Part:
+def ask(plan: Plan, candidate: Candidate, rows: DataFrame, total: int, log_samples: bool) -> Part:
     """Return the answers of one model, computed and kept.
+
+    Args:
+        log_samples: whether the prompt of one row may be kept.
 
     Raises:
         SchemaError: the model drops ROW, or makes other rows; a metric does not fit what it predicts.
@@ -90,7 +103,7 @@ def ask(plan: Plan, candidate: Candidate, rows: DataFrame, total: int) -> Part:
         given, _ = frame.answer(rows.schema, candidate.column, f"model {candidate.name!r}", error, details)
         return Part(given=given)
     began = time.monotonic()
-    out, error, details = candidate.transform(rows)
+    out, error, details, engine_s = candidate.transform(rows)
     try:
         if ROW not in out.columns:
             raise SchemaError(
@@ -110,8 +123,10 @@ def ask(plan: Plan, candidate: Candidate, rows: DataFrame, total: int) -> Part:
     finally:
         if candidate.stage is not None:
             release_answers(out)
-    logger.info("evaluate model=%s rows=%d seconds=%.1f", candidate.name, counted, time.monotonic() - began)
-    return Part(made=made, seconds=time.monotonic() - began)
+    seconds = time.monotonic() - began
+    logger.info("evaluate model=%s rows=%d seconds=%.1f", candidate.name, counted, seconds)
+    prompt = candidate.prompt(rows) if log_samples else None
+    return Part(made=made, seconds=seconds - engine_s, engine_s=engine_s, prompt=prompt)
 
 
 def judge(plan: Plan, rows: DataFrame, parts: dict[str, Part]) -> None:
@@ -195,7 +210,7 @@ def _scored(base: DataFrame, scores: DataFrame, part: Part) -> Part:
     made = base.select(ROW, ANSWERED).join(scores, ROW, "left").select(ROW, answer.alias(ANSWERED))
     made = made.persist(StorageLevel.MEMORY_AND_DISK)
     made.count()
-    return Part(made=made, seconds=part.seconds)
+    return dataclasses.replace(part, given=None, made=made)
 
 
 def _text(name: str | None, columns: object, role: str) -> Column:

@@ -49,7 +49,7 @@ def cautions(
 
 
 def of_classes(model: str, classes: Sequence[str], counts: Sequence[Sequence[int]]) -> list[str]:
-    """Return what a confusion matrix says of a model beside answering one class always.
+    """Return what a confusion matrix says of a model beside answering one class always: one line, or none.
 
     Args:
         counts: a line a label and a column a prediction, as `rows.confusions` makes it.
@@ -61,13 +61,10 @@ def of_classes(model: str, classes: Sequence[str], counts: Sequence[Sequence[int
     most = max(range(len(classes)), key=labels.__getitem__)
     if right <= labels[most]:
         made.append(
-            f"{model} is no better than a constant: it is right in {shown(right / rows, 'share')} of rows; always "
-            f"answering {classes[most]!r} would be right in {shown(labels[most] / rows, 'share')} "
-            f"({labels[most]:,} of {rows:,})."
+            f"is no better than a constant: it is right in {shown(right / rows, 'share')} of rows; always answering "
+            f"{classes[most]!r} would be right in {shown(labels[most] / rows, 'share')} ({labels[most]:,} of {rows:,})"
         )
     top = max(range(len(classes)), key=said.__getitem__)
     if said[top] > rows / 2 and said[top] - labels[top] >= FAR * rows:
-        made.append(
-            f"{model} answers {classes[top]!r} in {said[top]:,} of {rows:,} rows; {labels[top]:,} have that label."
-        )
-    return made
+        made.append(f"answers {classes[top]!r} in {said[top]:,} of {rows:,} rows; {labels[top]:,} have that label")
+    return [f"{model} {'. It '.join(made)}."] if made else []

@@ -49,12 +49,21 @@ class Comparison:
     least: bool = False
 
 
-def interval(values: Values) -> Interval:
-    """Return a value with its percentile interval, from ``Sums.values``."""
+def interval(values: Values, rows: int = 0) -> Interval:
+    """Return a value with its percentile interval, from ``Sums.values``.
+
+    Args:
+        rows: of a share, how many it is of: where all of them are alike, the interval is the exact one of Clopper and
+            Pearson. 0 for what is no share: rows that are alike then have no interval.
+    """
     resampled = values[1:][~np.isnan(values[1:])]
     # Resamples of rows that are all alike know nothing of rows that are not.
     if not len(resampled) or np.ptp(resampled) == 0:
-        return Interval(float(values[0]))
+        value = float(values[0])
+        if len(resampled) and rows and value in (0.0, 1.0):
+            least = ((1 - LEVEL) / 2) ** (1 / rows)
+            return Interval(value, *((0.0, 1 - least) if value == 0 else (least, 1.0)))
+        return Interval(value)
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(values[0]), float(low), float(high))
 

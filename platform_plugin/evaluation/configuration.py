@@ -143,7 +143,7 @@ def run_file(path: Path) -> EvaluationResult:
             resamples=file.resamples,
             prices=_placed(folder, file.prices),
             output=_placed(folder, file.output),
-            note=file.data.query,
+            query=file.data.query,
             name=file.name,
             experiment=file.experiment,
             log_samples=file.log_samples,

@@ -43,7 +43,7 @@ def evaluate(
     resamples: int = 1000,
     prices: str | None = None,
     output: str | None = None,
-    note: str | None = None,
+    query: str | None = None,
     name: str | None = None,
     experiment: str | None = None,
     log_samples: bool = False,
@@ -64,11 +64,12 @@ def evaluate(
         by: columns whose values the metrics are also computed for.
         key: columns that make a row what it is; its weights in resamples come of their hash. Without any, all columns.
         prediction: the column that pipelines predict into where it is not that of the last stage, or a field of it.
-        require: metric -> the least ("higher is better") or the most, or a condition: {"error_rate": "<0.01"}.
+        require: metric -> the least ("higher is better") or the most, or a condition: {"error_rate": "<0.01"}, and
+            {"accuracy": ">constant"} for more than always answering the most frequent label would reach.
         resamples: for intervals and p-values; 0 for none.
         prices: path of a price table, for the metric cost.
         output: a new or empty folder, on storage that executors share, for the rows as parquet and the report.
-        note: what a reader should know of the data, such as the query that made it; it stands in the report.
+        query: how the data was made, in SQL or in words; it stands in the report.
         name, experiment: of the parent run in MLflow; a name that is given must be new there.
         log_samples: whether texts of the rows go into the report and MLflow, or only their keys.
         track: whether to log to MLflow.
@@ -109,9 +110,10 @@ def evaluate(
     with runs.open(experiment, given=name is not None) if track else contextlib.nullcontext():
         findings, failed = _findings(plan, data, runs, track, log_samples)
         result = findings.result(runs.name, began)
-        if note:
-            result.facts["note"] = note
-        result.unmet.extend(failures(plan.gates, result.metrics))
+        if query:
+            result.facts["query"] = query
+        reached = result.constant.values if result.constant else {}
+        result.unmet.extend(failures(plan.gates, result.metrics, reached))
         result.unmet.extend(f"{m.name}: it could not be evaluated" for m in result.models if m.failure and plan.gates)
         result = _keep(findings, result, output, runs, track, log_samples)
         findings.release()
@@ -141,7 +143,7 @@ def _findings(
     for candidate in plan.candidates:
         try:
             with runs.child(candidate.name) if track else contextlib.nullcontext():
-                parts[candidate.name] = asking.ask(plan, candidate, rows, facts.rows)
+                parts[candidate.name] = asking.ask(plan, candidate, rows, facts.rows, log_samples)
         except Exception as exc:  # whatever a user's pipeline raises: the other models have a right to their numbers
             logger.warning("evaluate model=%s failed: %s", candidate.name, exc)
             told[candidate.name] = f"{type(exc).__name__}: {exc}".strip()

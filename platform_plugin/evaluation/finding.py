@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -17,13 +17,16 @@ from platform_plugin.evaluation import frame, rows
 from platform_plugin.evaluation.answers import DataFacts, Part
 from platform_plugin.evaluation.caution import cautions
 from platform_plugin.evaluation.comparison import compare, interval
+from platform_plugin.evaluation.constant import Constant, constant
 from platform_plugin.evaluation.models import Candidate
 from platform_plugin.evaluation.plan import Plan
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult, SliceResult
 from platform_plugin.evaluation.rows import MOST_COUNTED, Buckets, Shape
+from platform_plugin.evaluation.summary import data_name
 from platform_plugin.evaluation.sums import Pass, Sums
 from platform_plugin.measure import Mean
 from platform_plugin.metrics import Facts, Metric
+from platform_plugin.tracking.description import versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +81,9 @@ class Findings:
             better={n: m.better for n, m in plan.metrics.items()},
             models=models,
             slices=self._slices(),
+            constant=self._constant(),
             required=[str(gate) for gate in plan.gates],
+            data=data_name(self.facts.files),
             facts=self._how(),
             seconds=time.monotonic() - began_s,
         )
@@ -105,6 +110,12 @@ class Findings:
         assert self.scored is not None
         return rows.worst(self.scored, model, 0, self.bound[model][0].better)
 
+    def changed(self, model: int) -> list[dict[str, Any]]:
+        """Return the rows in which a model is better or worse than the baseline by the first metric, as `rows` does."""
+        baseline = self.names.index(str(self.plan.baseline))
+        assert self.scored is not None
+        return rows.changed(self.scored, model, baseline, 0, self.bound[model][0].better)
+
     def latencies(self) -> list[Buckets]:
         """Return a histogram of seconds for each model."""
         assert self.scored is not None
@@ -126,15 +137,29 @@ class Findings:
         if candidate.name not in self.names:
             failure = self.told.get(candidate.name, "it was not evaluated")
             return ModelResult(candidate.name, candidate.source, candidate.params(), failure=failure)
-        place = self.names.index(candidate.name)
+        place, part = self.names.index(candidate.name), self.parts[candidate.name]
+        bound = dict(zip(self.plan.metrics, self.bound[place], strict=True))
+        based = {name: basis for name, metric in bound.items() if (basis := getattr(metric, "basis", ""))}
         return ModelResult(
             name=candidate.name,
             source=candidate.source,
-            params=candidate.params(),
-            values={n: interval(self.sums.values[place, i]) for i, n in enumerate(self.plan.metrics)},
+            params={**candidate.params(), **based},
+            values={n: interval(self.sums.values[place, i], self._share_of(place, i)) for i, n in enumerate(bound)},
             errors=self.errors[place],
-            seconds=self.parts[candidate.name].seconds,
+            seconds=part.seconds,
+            engine_s=part.engine_s,
+            prompt=part.prompt,
         )
+
+    def _share_of(self, model: int, metric: int) -> int:
+        """Return the rows that a share is of; 0 where the metric is none."""
+        return self.sums.counts.get((model, metric), 0) if self.bound[model][metric].unit == "share" else 0
+
+    def _constant(self) -> Constant | None:
+        counts = self.facts.counts
+        if not self.bound or not 2 <= len(counts) <= MOST_CLASSES:
+            return None
+        return constant(dict(zip(self.plan.metrics, self.bound[0], strict=True)), counts)
 
     def _compared(self, model: str, baseline: str) -> list[Any]:
         ours, theirs = self.names.index(model), self.names.index(baseline)
@@ -177,10 +202,25 @@ class Findings:
             "classes": f"more than {MOST_CLASSES}" if classes > MOST_CLASSES else f"{classes or ''}",
             "resamples": f"{plan.resamples}",
             "judge": f"{judge.getModel()}, {judge.getMode()}: {judge.getRubric()}" if judge is not None else None,
-            "versions": f"platform-plugin {version('platform-plugin')}, pyspark {version('pyspark')}, "
-            f"python {platform.python_version()}",
+            "cluster": _cluster() if plan.asks else None,
+            "versions": ", ".join(f"{name.removeprefix('version.')} {known}" for name, known in versions().items())
+            + f", python {platform.python_version()}",
         }
         return {name: text for name, text in told.items() if text}
+
+
+def _cluster() -> str | None:
+    """Return what the nodes of Ray have together; None where this process is not joined to it."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    total = ray.cluster_resources()
+    kinds = [name.partition(":")[2] for name in total if name.startswith("accelerator_type:")]
+    return (
+        f"Ray, {nodes} node{'s' if nodes > 1 else ''}: {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs"
+        f"{' (' + ', '.join(kinds) + ')' if kinds else ''}, {total.get('memory', 0) / 2**30:.0f} GiB"
+    )
 
 
 def find(

@@ -95,10 +95,11 @@ def trimmed(text: Column) -> Column:
     return F.regexp_replace(text, r"(?U)^[\s\x1c-\x1f]+|[\s\x1c-\x1f]+$", "")
 
 
-def classes(labels: Column, rows: DataFrame) -> tuple[str, ...]:
-    """Return the distinct labels, sorted; where they are more than MOST_CLASSES, one more than those. One Spark job."""
-    distinct = rows.select(trimmed(labels).alias("label")).where("label IS NOT NULL").distinct()
-    return tuple(sorted(row["label"] for row in distinct.limit(MOST_CLASSES + 1).collect()))
+def classes(labels: Column, rows: DataFrame) -> dict[str, int]:
+    """Return label -> rows, sorted; where labels are more than MOST_CLASSES, one more than those. One Spark job."""
+    counted = rows.select(trimmed(labels).alias("label")).where("label IS NOT NULL").groupBy("label").count()
+    found = {row["label"]: int(row["count"]) for row in counted.limit(MOST_CLASSES + 1).collect()}
+    return {label: found[label] for label in sorted(found)}
 
 
 def seed(columns: StructType, key: Sequence[str]) -> Column:

@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.ml import Estimator, PipelineModel, Transformer
 from pyspark.ml.param import Params
 from pyspark.sql.types import StructType
 
+from platform_plugin.arguments import SAMPLING_DEFAULTS
 from platform_plugin.errors import ConfigError, MissingDependencyError, SchemaError, near
 from platform_plugin.stages.base import AnsweredStage
+from platform_plugin.tracking.description import masked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DETAILS = "evaluation_details"
+
+
+class Predicted(NamedTuple):
+    """A frame with predictions, its columns of errors and of details, None where it has none, and the seconds that
+    engines took to start.
+    """
+
+    frame: DataFrame
+    error: str | None = None
+    details: str | None = None
+    engine_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,24 @@ class Candidate:
         if stage is None:
             return {}
         given = {param.name: stage.getOrDefault(param) for param in stage.params if stage.isSet(param)}
-        return {"model": stage.getModel(), "engine": stage.getEngine(), **given}
+        if stage.hasParam("samplingParams"):
+            given["samplingParams"] = {**SAMPLING_DEFAULTS, **stage.getOrDefault("samplingParams")}
+        made: dict[str, Any] = masked({"model": stage.getModel(), "engine": stage.getEngine(), **given})
+        return made
+
+    def prompt(self, frame: DataFrame) -> str | None:
+        """Return the prompt of one row, as the LLM stage gives it to its engine; one Spark job.
+
+        None without such a stage, and where an earlier one would have to be asked for it.
+        """
+        if sum(isinstance(stage, AnsweredStage) for stage in self.stages) != 1:
+            return None
+        for stage in self.stages:
+            if isinstance(stage, AnsweredStage):
+                row = frame.select(stage.source().prompt(frame.schema).alias("prompt")).first()
+                return row["prompt"] if row is not None else None
+            frame = stage.transform(frame)
+        return None
 
     def output(self, prediction: str | None) -> str:
         """Return the column that holds the predictions. Raises ConfigError where the model does not say.
@@ -77,18 +107,21 @@ class Candidate:
             f"model {self.name!r} does not say which column it predicts into; name it: prediction='<column>'."
         )
 
-    def transform(self, frame: DataFrame) -> tuple[DataFrame, str | None, str | None]:
-        """Return the frame with predictions, and its columns of errors and of details, None where it has none."""
+    def transform(self, frame: DataFrame) -> Predicted:
+        """Return the frame with predictions."""
         stage, model = self.stage, self.model
         assert model is not None
         if stage is None:
-            return model.transform(frame), None, None
+            return Predicted(model.transform(frame))
         details = stage.getDetailsCol() if stage.isDefined(stage.detailsCol) else _DETAILS
         if not stage.isDefined(stage.detailsCol):
             # Not copy({detailsCol: ...}), which would set it in every LLM stage of the pipeline.
             model = model.copy()
             [part for part in _stages(model) if isinstance(part, AnsweredStage)][-1].setDetailsCol(details)
-        return model.transform(frame), stage.getErrorCol(), details
+        out = model.transform(frame)
+        reports = [part.lastReport for part in _stages(model) if isinstance(part, AnsweredStage)]
+        engine_s = sum(report.steps.get("engine", 0.0) for report in reports if report is not None)
+        return Predicted(out, stage.getErrorCol(), details, engine_s)
 
     def text_kind(self) -> str | None:
         """Return the kind of the predictions where that is known before they are made: "text" or "struct"."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from platform_plugin.evaluation import examples
 from platform_plugin.evaluation.comparison import Comparison, Interval
 from platform_plugin.evaluation.finding import Findings
 from platform_plugin.evaluation.result import EvaluationResult
@@ -19,10 +20,11 @@ from platform_plugin.metrics import Metric
 
 _MOST_SLICES = 50
 _CAPTIONS = {
-    "Metrics": "Bars are over all rows; the lines are 95 % intervals. \u2191 higher is better, \u2193 lower is better.",
+    "Metrics": "Bars are over all rows, the lines on them 95 % intervals, a broken line what always giving the most "
+    "frequent label would reach. \u2191 higher is better, \u2193 lower is better.",
     "Wins and losses": "Row by row: where the model is better than the baseline, as good, or worse.",
-    "Confusion": "Rows of each label by what was predicted; the shade is the share of the label's rows. (none) is no "
-    "class, or no prediction.",
+    "Confusion": "Rows of each label (how many) by what was predicted; framed where that is right; the shade is the "
+    "share of the label's rows. (none) is no class, or no prediction.",
     "Length of the answers": "",
     "Latency": "From when the engine took the request to its answer, with others in flight.",
 }
@@ -46,7 +48,7 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
     return environment.get_template("page.html").render(
         result=result,
         made=f"{datetime.datetime.now():%d %B %Y, %H:%M}",
-        subject=subject(result, findings.facts.files),
+        subject=subject(result),
         sentences=sentences(result),
         head={metric: "" if said(unit) == metric else said(unit) for metric, unit in result.units.items()},
         about={name: _about(metric) for name, metric in findings.plan.metrics.items()},
@@ -58,7 +60,9 @@ def render(findings: Findings, result: EvaluationResult, plots: Mapping[str, Pat
         answered=findings.names,
         most_slices=_MOST_SLICES,
         pictures=pictures,
-        worst=_worst(findings, result),
+        constant=_constant(result),
+        changed=examples.changed(findings, result),
+        worst=examples.worst(findings, result),
         texts=log_samples,
         models=[(m, _params(m.params)) for m in result.models],
         duration=_duration,
@@ -71,10 +75,12 @@ def _about(metric: Metric) -> str:
 
 
 def _notes(findings: Findings, result: EvaluationResult) -> list[str]:
-    """Return what is to be known of the times in the summary."""
+    """Return what is to be known of the values in the summary."""
     made = []
-    if any(model.seconds for model in result.models):
-        made.append("A model's time includes the start of its engine where that was cold.")
+    if result.constant is not None and result.constant.values:
+        made.append(f"{result.constant.name} is no model: what its answer, given to every row, would reach.")
+    if any(found.low != found.high and found.value in (0, 1) for m in result.models for found in m.values.values()):
+        made.append("Where all rows are alike, the interval is the exact one of so many rows.")
     timed = [name for name, m in findings.plan.metrics.items() if "seconds" in getattr(m, "takes", {})]
     if timed:
         verb = "is" if len(timed) == 1 else "are"
@@ -95,6 +101,15 @@ def _lines(result: EvaluationResult) -> list[dict[str, Any]]:
             cells.append({"value": value, "interval": ends, "best": bold.get(metric) == model.name})
         made.append({"model": model, "cells": cells, "baseline": model.name == result.baseline})
     return made
+
+
+def _constant(result: EvaluationResult) -> dict[str, Any] | None:
+    """Return the line of always answering the most frequent label; None where no metric compares with labels."""
+    found = result.constant
+    if found is None or not found.values:
+        return None
+    cells = [shown(found.values[m], unit) if m in found.values else "" for m, unit in result.units.items()]
+    return {"name": found.name, "rows": f"{found.rows:,} of {found.labelled:,} rows", "cells": cells}
 
 
 def _comparison(c: Comparison, result: EvaluationResult) -> dict[str, Any]:
@@ -133,43 +148,6 @@ def _slices(result: EvaluationResult) -> dict[str, list[dict[str, Any]]]:
             for model, values in one.values.items()
         }
         made.setdefault(one.column, []).append({"value": one.value, "rows": f"{one.rows:,}", "cells": cells})
-    return made
-
-
-def _worst(findings: Findings, result: EvaluationResult) -> list[dict[str, Any]]:
-    metric, unit = next(iter(result.units.items()))
-    known = {findings.plan.label, *(c.column for c in findings.plan.candidates)}
-    made = []
-    for place, name in enumerate(findings.names):
-        lines = []
-        found = findings.worst(place)
-        if not found:
-            continue
-        for row in found:
-            answer = row["answer"]
-            data = {k: v for k, v in (row["data"] or {}).items() if v is not None and k not in known}
-            # One column needs no name: it is the text that was asked.
-            asked = "\n".join(data.values() if len(data) == 1 else [f"{k}: {v}" for k, v in data.items()])
-            answered = answer["prediction"] if not answer["failed"] else f"({answer['error']})"
-            lines.append(
-                {
-                    "key": row["key"],
-                    "label": row["label"] or "-",
-                    "said": answered,
-                    "asked": asked,
-                    "error": answer["error"],
-                    "score": shown(row["score"], unit),
-                }
-            )
-        if len({row["score"] for row in found}) == 1:
-            caption = (
-                f"{len(found)} of the rows with {metric} {lines[0]['score']}, the worst there is; chosen by a hash of "
-                "their keys, in no order."
-            )
-        else:
-            side = "highest" if result.better[metric] == "lower" else "lowest"
-            caption = f"The {len(found)} rows with the {side} {metric}; equal ones by a hash of their keys."
-        made.append({"model": name, "metric": metric, "lines": lines, "caption": caption})
     return made
 
 

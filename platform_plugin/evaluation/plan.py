@@ -12,7 +12,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from platform_plugin import schema
 from platform_plugin.errors import ConfigError, SchemaError, near
 from platform_plugin.evaluation import frame
-from platform_plugin.evaluation.gates import Gate, read_gates
+from platform_plugin.evaluation.constant import fits
+from platform_plugin.evaluation.gates import CONSTANT, Gate, read_gates
 from platform_plugin.evaluation.models import Candidate, read_models
 from platform_plugin.metrics import Facts, Metric, load_metric
 from platform_plugin.metrics.accuracy import Accuracy
@@ -52,7 +53,8 @@ class Plan:
     @property
     def needs_classes(self) -> bool:
         """Whether the distinct labels must be known: accuracy is read beside that of the most frequent one."""
-        return any(metric.needs_classes or isinstance(metric, Accuracy) for metric in self.metrics.values())
+        asked = any(metric.needs_classes or isinstance(metric, Accuracy) for metric in self.metrics.values())
+        return asked or any(gate.bound == CONSTANT for gate in self.gates)
 
     @property
     def asks(self) -> bool:
@@ -128,7 +130,11 @@ def read_plan(
     plan = Plan(
         candidates=candidates,
         metrics=read,
-        gates=read_gates(require or {}, {name: metric.better for name, metric in read.items()}),
+        gates=read_gates(
+            require or {},
+            {name: metric.better for name, metric in read.items()},
+            [name for name, metric in read.items() if fits(metric)],
+        ),
         baseline=baseline,
         label=label,
         human=human,

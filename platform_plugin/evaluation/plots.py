@@ -109,6 +109,10 @@ def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
             top = value if math.isnan(one.high) else scale * one.high
             axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
         most = max((v for one in found for v in (one.value, one.high) if not math.isnan(v)), default=1.0) * scale
+        constant = result.constant.values.get(metric) if result.constant is not None else None
+        if constant is not None:
+            most = max(most, scale * constant)
+            axis.axvline(scale * constant, color=_INK, lw=1, ls=(0, (4, 3)), zorder=3)
         axis.set_xlim(0, most * 1.3 or 1)
         ticks = MaxNLocator(4).tick_values(0, axis.get_xlim()[1])
         axis.set_xticks([t for t in ticks if t <= min(axis.get_xlim()[1], 100 if unit == "share" else math.inf)])
@@ -147,6 +151,8 @@ def _pairs(result: EvaluationResult) -> Figure | None:
 
 
 def _confusion(findings: Findings) -> Figure | None:
+    from matplotlib.patches import Rectangle
+
     classes = findings.facts.classes
     if not findings.confusions or len(classes) > MOST_DRAWN:
         return None
@@ -166,8 +172,11 @@ def _confusion(findings: Findings) -> Figure | None:
                 if count:
                     ink = "white" if shares[row][column] > 0.55 else _INK
                     axis.text(column, row, f"{count}", ha="center", va="center", fontsize=6.5, color=ink)
+            # Where the label is the prediction: it is looked for first, also where no row is.
+            axis.add_patch(Rectangle((row - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#e08a1e", lw=0.9))
         axis.set_xticks(range(len(classes) + 1), [*map(_cut, classes), "(none)"], rotation=90, fontsize=7.5)
-        axis.set_yticks(range(len(classes)), [_cut(c) for c in classes], fontsize=7.5)
+        totals = [f"{_cut(name)} ({sum(line):,})" for name, line in zip(classes, counts, strict=True)]
+        axis.set_yticks(range(len(classes)), totals, fontsize=7.5)
         axis.tick_params(length=0)
         axis.set_title(name)
         axis.set_xlabel("prediction")

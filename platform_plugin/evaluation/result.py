@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from platform_plugin.evaluation.comparison import Comparison, Interval
+from platform_plugin.evaluation.constant import Constant
 from platform_plugin.evaluation.units import difference, p_text, shown, titled
 
 
@@ -19,11 +20,12 @@ class ModelResult:
 
     Attributes:
         source: "pipeline", "column x", a URI or a folder.
-        params: of its LLM stage: what it asks, and those that were set.
+        params: of its LLM stage: what it asks, and those that were set; metric -> what it is computed by.
         values: metric -> value with its 95 % interval.
         errors: rows without a prediction, by type.
         failure: why it could not be evaluated at all, else None; then it has no values.
-        seconds: that it took to predict; None for an existing column.
+        seconds: that it took to predict; None for an existing column. `engine_s` is what its engines took to start.
+        prompt: of one row; None where it has none, or texts are not shown.
     """
 
     name: str
@@ -33,6 +35,8 @@ class ModelResult:
     errors: dict[str, int] = field(default_factory=dict)
     failure: str | None = None
     seconds: float | None = None
+    engine_s: float = 0.0
+    prompt: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,13 @@ class EvaluationResult:
     """What `evaluate` returns.
 
     Attributes:
+        data: what people call it, such as the name of its file; "" where that is not known.
         rows: of the data; `labelled` have a label.
         units: metric -> how its values are read; `better` its better side.
         models: in the order given; `model(name)` finds one.
         comparisons: of each model with the baseline, a metric each.
         slices: of `by`.
+        constant: what the most frequent label would reach; None without labels, or where they are no classes.
         unmet: what was required and is not met.
         warnings: what the reader should know before believing the numbers.
         report: path of the HTML report; `results` of the rows as parquet.
@@ -71,9 +77,11 @@ class EvaluationResult:
     models: list[ModelResult]
     comparisons: list[Comparison] = field(default_factory=list)
     slices: list[SliceResult] = field(default_factory=list)
+    constant: Constant | None = None
     required: list[str] = field(default_factory=list)
     unmet: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    data: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     report: str | None = None
@@ -99,11 +107,14 @@ class EvaluationResult:
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
 
     def table(self) -> list[list[str]]:
-        """Return the summary: a header, and a line a model."""
+        """Return the summary: a header, a line a model, and one of always answering the most frequent label."""
         head = ["model", *[titled(metric, unit) for metric, unit in self.units.items()]]
+        found = {m.name: {metric: one.value for metric, one in m.values.items()} for m in self.models}
+        if self.constant is not None and self.constant.values:
+            found[self.constant.name] = self.constant.values
         lines = [
-            [m.name, *(shown(m.values[k].value, self.units[k]) if k in m.values else "-" for k in self.units)]
-            for m in self.models
+            [name, *(shown(values.get(metric, math.nan), unit) for metric, unit in self.units.items())]
+            for name, values in found.items()
         ]
         return [head, *lines]
 

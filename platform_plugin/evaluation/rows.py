@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WORST = 20
+CHANGED = 10
 MOST_COUNTED = 200
 """Classes at most whose confusions are counted: each pair of them is a number on the driver."""
 _ROWS_A_FILE = 100_000
@@ -129,6 +130,22 @@ def worst(rows: DataFrame, model: int, metric: int, better: str) -> list[dict[st
     found = rows.where(score.isNotNull()).orderBy(order, F.xxhash64("seed"), "key").limit(WORST)
     picked = found.select("key", "label", "data", answer.alias("answer"), score.alias("score")).collect()
     return [row.asDict(recursive=True) for row in picked]
+
+
+def changed(rows: DataFrame, model: int, baseline: int, metric: int, better: str) -> list[dict[str, Any]]:
+    """Return the rows in which a model is better than the baseline, then those in which it is worse; 10 each at most.
+
+    The largest differences come first; each row has both answers, and `gain`, above 0 where the model is better.
+    """
+    gain = F.col("scores")[model][metric] - F.col("scores")[baseline][metric]
+    gain = -gain if better == "lower" else gain
+    answers = [F.col("models")[place].alias(name) for place, name in ((model, "answer"), (baseline, "other"))]
+    kept = rows.select("key", "seed", "label", "data", *answers, gain.alias("gain"))
+    made = []
+    for side in (F.col("gain") > 1e-12, F.col("gain") < -1e-12):
+        found = kept.where(side).orderBy(F.abs("gain").desc(), F.xxhash64("seed"), "key").limit(CHANGED).drop("seed")
+        made += [row.asDict(recursive=True) for row in found.collect()]
+    return made
 
 
 def errors(rows: DataFrame, models: int) -> list[dict[str, int]]:

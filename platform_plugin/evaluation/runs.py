@@ -14,7 +14,8 @@ from typing import Any
 
 from platform_plugin.errors import ConfigError, MissingDependencyError
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult
-from platform_plugin.evaluation.summary import description
+from platform_plugin.evaluation.summary import description, model_description
+from platform_plugin.tracking.description import metric_name
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +105,9 @@ class Runs:
         names = ", ".join(model.name for model in result.models)
         told = {"models": names, **result.facts, "required": "; ".join(result.required)}
         self._try(lambda: mlflow.log_params(_short(told)))
+        self._try(lambda: mlflow.log_metrics(side_by_side(result)))
+        if result.data:
+            self._try(lambda: self._log_data(result))
         tags = {"mlflow.note.content": description(result), "evaluation.unmet": "; ".join(result.unmet)}
         self._try(lambda: mlflow.set_tags(_short(tags)))
         for folder, path in files.items():
@@ -161,15 +165,29 @@ class Runs:
         now = int(time.time() * 1000)
         logged = client.get_run(run_id).data.params
         params = _short({"source": model.source, **model.params})
+        tags = {f"evaluation.{c.metric}": c.verdict for c in result.comparisons if c.model == model.name}
+        tags["mlflow.note.content"] = model_description(result, model)
         client.log_batch(
             run_id,
             metrics=[Metric(name, value, now, 0) for name, value in numbers(result, model).items()],
             params=[Param(name, text) for name, text in params.items() if name not in logged],
-            tags=[RunTag(f"evaluation.{c.metric}", c.verdict) for c in result.comparisons if c.model == model.name],
+            tags=[RunTag(name, text) for name, text in _short(tags).items()],
         )
         if model.failure:
             client.set_tag(run_id, "evaluation.failure", model.failure[:_MOST_TEXT])
             client.set_terminated(run_id, "FAILED")
+
+    def _log_data(self, result: EvaluationResult) -> None:
+        """Name the data in the parent and in its children: MLflow lists runs with it, and finds them by it."""
+        import mlflow
+        from mlflow.data.meta_dataset import MetaDataset
+        from mlflow.data.spark_dataset_source import SparkDatasetSource
+        from mlflow.entities import DatasetInput, InputTag
+
+        named = MetaDataset(SparkDatasetSource(path=result.facts["data"]), name=result.data)  # type: ignore[abstract]
+        tags = [InputTag("mlflow.data.context", "evaluation")]
+        for run_id in (self.run_id, *self._children.values()):
+            mlflow.MlflowClient().log_inputs(str(run_id), [DatasetInput(named._to_mlflow_entity(), tags)])
 
     def _try(self, call: Callable[[], Any]) -> None:
         if not self._on:
@@ -184,6 +202,16 @@ class Runs:
                 f"MLflow does not take the evaluation: {type(exc).__name__}: {str(exc).splitlines()[0][:300]}"
             )
             logger.warning("%s; the rest is not logged there", self.trouble)
+
+
+def side_by_side(result: EvaluationResult) -> dict[str, float]:
+    """Return the metrics of the parent run: each metric a section of MLflow's page, with a value a model."""
+    values = {
+        f"{metric}/{metric_name(model.name)}": found.value
+        for model in result.models
+        for metric, found in model.values.items()
+    }
+    return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
 def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from platform_plugin.evaluation.comparison import NOT_TESTED, Comparison
-from platform_plugin.evaluation.result import EvaluationResult
-from platform_plugin.evaluation.units import difference, p_text
+from platform_plugin.evaluation.result import EvaluationResult, ModelResult
+from platform_plugin.evaluation.units import difference, interval, p_text, titled
 
 _MOST_NAMES = 5
 _SILENT = ("no evidence", NOT_TESTED)
@@ -33,26 +33,49 @@ def sentences(result: EvaluationResult) -> list[Sentence]:
 
 
 def description(result: EvaluationResult) -> str:
-    """Return what is not met, the warnings and the sentences as markdown: MLflow shows the first lines only."""
-    made = []
+    """Return what was compared, what is not met, the warnings, the sentences and the values as markdown.
+
+    MLflow shows the first lines only, until it is asked for more.
+    """
+    made = [f"{subject(result)}; **report.html** is under Artifacts."]
     said = [f"**{one.verdict}**: {one.text}" for one in sentences(result)]
     for title, lines in (("Not met", result.unmet), ("Warnings", result.warnings), ("Found", said)):
         if lines:
             made += ["", f"**{title}**", "", *[f"- {line}" for line in lines]]
-    return "\n".join(made).strip()
+    return "\n".join([*made, "", *_markdown(result.table())])
 
 
-def subject(result: EvaluationResult, files: Sequence[str]) -> str:
+def model_description(result: EvaluationResult, model: ModelResult) -> str:
+    """Return one model's values as markdown, each with its interval and its comparison."""
+    against = {c.metric: c for c in result.comparisons if c.model == model.name}
+    table = [["metric", "value", "95 % interval", *([f"against {result.baseline}", "verdict"] if against else [])]]
+    for metric, found in model.values.items():
+        unit = result.units[metric]
+        line = [titled(metric, unit), *interval(found, unit)]
+        if metric in against:
+            line += [difference(against[metric].difference, unit)[0], against[metric].verdict]
+        table.append(line)
+    role = ", the baseline" if model.name == result.baseline else ""
+    told = [f"{model.source}{role}, on {result.rows:,} rows{f' of {result.data}' if result.data else ''}"]
+    return "\n".join([*told, *([f"\n{model.failure}"] if model.failure else []), "", *_markdown(table)])
+
+
+def data_name(files: Sequence[str]) -> str:
+    """Return what people call the data: the name of its file or folder; "" where there is none, or several."""
+    # Of what Spark wrote, the folder has the name that people know; so has that of many files.
+    parts = len(files) > 1 or any(PurePosixPath(file).name.startswith("part-") for file in files)
+    places = {PurePosixPath(file).parent if parts else PurePosixPath(file) for file in files}
+    return places.pop().name if len(places) == 1 else ""
+
+
+def subject(result: EvaluationResult) -> str:
     """Return what was compared on what, in one line."""
     names = [model.name for model in result.models]
     if len(names) > _MOST_NAMES:
         who = f"{len(names)} models"
     else:
         who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    # Of what Spark wrote, the folder has the name that people know; so has that of many files.
-    parts = len(files) > 1 or any(PurePosixPath(file).name.startswith("part-") for file in files)
-    places = {PurePosixPath(file).parent if parts else PurePosixPath(file) for file in files}
-    where = f" of {places.pop().name}" if len(places) == 1 else ""
+    where = f" of {result.data}" if result.data else ""
     return f"{who} on {result.rows:,} rows{where}" + (f", label {result.label}" if result.label else "")
 
 
@@ -92,3 +115,8 @@ def _sentence(c: Comparison, unit: str) -> Sentence:
     }.get(c.verdict, f"No evidence that {c.model} differs from {c.baseline}")
     known = "; ".join(filter(None, [ends, p_text(c, "corrected p ")]))
     return Sentence(c.verdict, f"{told} in {c.metric}: {value}{f' ({known})' if known else ''}.")
+
+
+def _markdown(table: Sequence[Sequence[str]]) -> list[str]:
+    head, *lines = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in table]
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[np.float64]
 Place = tuple[str, int, int, int, str]
-"""Kind ("all", "slice", "rows", "pair"), model, metric, slicing and its value; -1 where there is none."""
+"""Kind ("all", "count", "slice", "rows", "pair"), model, metric, slicing and its value; -1 where there is none."""
 
 _ROWS = 512
 """Rows at once: with 1,000 resamples, 4 MB of weights."""
@@ -41,6 +41,7 @@ class Sums:
         values: (model, metric) -> the value over all rows, then one a resample; (1 + resamples,).
         slices: slicing -> its value -> rows.
         sliced: (model, metric, slicing) -> the slicing's value -> the metric's.
+        counts: (model, metric) -> rows that have a value; of a `Mean` only.
         pairs: (model, metric) -> rows in which the model is better than the baseline, equal, worse; of a `Mean` only.
     """
 
@@ -48,6 +49,7 @@ class Sums:
     values: dict[tuple[int, int], Values]
     slices: dict[int, dict[str, int]] = field(default_factory=dict)
     sliced: dict[tuple[int, int, int], dict[str, float]] = field(default_factory=dict)
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
     pairs: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)
 
 
@@ -96,7 +98,11 @@ class Pass:
         for place, flat in sums.items():
             kind, model, metric = place[:3]
             if kind == "all":
-                flat = self.metrics[model][metric].finish(flat.reshape(1 + self.resamples, -1))
+                resampled = flat.reshape(1 + self.resamples, -1)
+                flat = self.metrics[model][metric].finish(resampled)
+                if isinstance(self.metrics[model][metric], Mean):
+                    counted = ("count", model, metric, -1, "")
+                    yield _record(counted, "values", [float(resampled[0, 1])], pa.list_(pa.float64()))
             elif kind == "slice":
                 flat = self.metrics[model][metric].finish(flat)[None]
             yield _record(place, "values", flat.tolist(), pa.list_(pa.float64()))
@@ -164,13 +170,15 @@ class Pass:
                 made.values[model, metric] = np.array(values)
             elif kind == "slice":
                 sliced[model, metric, slicing][value] = values[0]
+            elif kind == "count":
+                made.counts[model, metric] = int(values[0])
             elif kind == "pair":
                 made.pairs[model, metric] = (int(values[0]), int(values[1]), int(values[2]))
             elif slicing >= 0:
                 slices[slicing][value] = int(values[0])
             else:
                 total = int(values[0])
-        return Sums(total, made.values, dict(slices), dict(sliced), made.pairs)
+        return Sums(total, made.values, dict(slices), dict(sliced), made.counts, made.pairs)
 
 
 def model_table(batch: pa.RecordBatch, model: int) -> pa.Table:

@@ -33,6 +33,7 @@ class Metric(Protocol):
         unit: how a value is read: "share", "score", "s", "tokens", "characters", "tokens/s", or a currency.
         needs_classes: whether `bind` must be given the distinct labels.
         tested: whether a difference is given a verdict; optional, and True where a metric does not say.
+        basis: what a value is computed by beside the rows, for the report; optional.
     """
 
     better: str

@@ -43,6 +43,11 @@ class Cost(Mean):
         made = copy.copy(self)
         made._price, currency = load_price(model, self._table or facts.prices)
         made.unit = f"{currency} per 1,000 rows"
+        price = made._price
+        made.basis = (
+            f"{currency} {price.input:g} for a million prompt tokens, {price.cached_input:g} where they are cached, "
+            f"{price.output:g} for output tokens"
+        )
         return made
 
     def values(self, batch: pa.Table) -> Values:

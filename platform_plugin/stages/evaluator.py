@@ -133,7 +133,7 @@ class PredictionEvaluator(Evaluator, DefaultParamsReadable[Any], DefaultParamsWr
             F.array().cast("array<string>").alias("slices"),
             F.array(answer).alias("models"),
         )
-        classes = frame.classes(F.col("label"), rows) if metric.needs_classes else ()
+        classes = tuple(frame.classes(F.col("label"), rows)) if metric.needs_classes else ()
         bound = metric.bind(Facts(classes=classes))
         found_sums = Pass([[bound]]).run(rows)
         value_found = float(found_sums.values[0, 0][0]) if found_sums.rows else math.nan

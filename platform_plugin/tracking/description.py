@@ -66,8 +66,13 @@ def metrics(report: RunReport) -> dict[str, float]:
     # Not "failed/...": a name cannot be a file and a folder in MLflow's file store.
     groups = (("failed_by_type", report.failed), ("refused_by_type", report.refused), ("step_seconds", report.steps))
     for group, parts in groups:
-        made |= {f"{group}/{_name(part)}": float(value) for part, value in parts.items()}
+        made |= {f"{group}/{metric_name(part)}": float(value) for part, value in parts.items()}
     return made
+
+
+def metric_name(part: str) -> str:
+    """Return a part of a metric's name, of letters that every store takes."""
+    return re.sub(r"[^\w.\- ]", "_", part).replace(" ", "_")
 
 
 def masked(value: Any) -> Any:
@@ -101,8 +106,3 @@ def _profile(model: str) -> dict[str, str]:
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return text if len(text) <= PARAM_CHARS else text[: PARAM_CHARS - 1] + "…"
-
-
-def _name(part: str) -> str:
-    """Return a metric's name of letters that every store takes."""
-    return re.sub(r"[^\w.\- ]", "_", part).replace(" ", "_")
