@@ -96,14 +96,21 @@ def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server:
     assert parent.data.params["required"] == "accuracy >= 0.5; error_rate <= 0.1"
     assert "wrong: accuracy" in parent.data.tags["evaluation.unmet"]
     note = parent.data.tags["mlflow.note.content"]
-    assert note.startswith("**Not met**\n\n- wrong: accuracy = 0, wanted >= 0.5")
+    assert note.startswith("plain and wrong on 40 rows, label topic; **1 warning**; **report.html** is under Artifacts.")
+    assert "\n\n**Not met**\n\n- wrong: accuracy = 0, wanted >= 0.5" in note
+    assert "\n| always 'card' | 35.0 % |" in note
+    assert plain.tags["mlflow.note.content"].startswith("pipeline, the baseline, on 40 rows\n\n| metric | value |")
+    assert (parent.data.metrics["accuracy/plain"], parent.data.metrics["accuracy/wrong"]) == (0.9, 0)
     assert "- **worse**: wrong is worse than plain in accuracy: -90.0 points (-" in note
     constant = (
         "wrong is no better than a constant: it is right in 0.0 % of rows; always answering 'card' would be right in "
     )
     assert f"- {constant}35.0 % (14 of 40)." in note
     folder = Path(mlflow.artifacts.download_artifacts(run_id=parent.info.run_id, dst_path=str(tmp_path)))
-    assert "plain" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "<dt>prompt of one row</dt><dd>message " in page
+    assert "USD 0.01 for a million prompt tokens" in page
+    assert "<dt>cluster</dt><dd>Ray, 1 node: " in page
     assert {path.name for path in (folder / "plots").iterdir()} >= {"metrics.png", "confusion.png", "latency.png"}
     told = json.loads((folder / "evaluation.json").read_text())
     assert told["models"][0]["errors"] == {"EchoFailure": 4}

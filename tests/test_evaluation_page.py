@@ -102,8 +102,10 @@ def test_summary_begins_with_the_first_metric_whatever_it_says() -> None:
         "examples differs from bare in length: +3.25 characters (+3.00 to +3.50; corrected p 0.200).",
     ]
     note = description(result)
-    first, warned, found = note.split("\n\n**")[:3]
-    assert first == "bare, examples and other on 154 rows, label topic; **report.html** is under Artifacts."
+    first, found, warned, _ = note.replace("- Look out.", "- Look out.\n\n**").split("\n\n**")
+    assert first == (
+        "bare, examples and other on 154 rows, label topic; **1 warning**; **report.html** is under Artifacts."
+    )
     assert warned == "Warnings**\n\n- Look out."
     assert found.startswith("Found**\n\n- **no evidence**: No evidence that examples")
     assert "Not met" not in note

@@ -107,14 +107,15 @@ def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
                 ends = [[value - scale * one.low], [scale * one.high - value]]
                 axis.errorbar(value, line, xerr=[[max(0, e[0])] for e in ends], color=_INK, capsize=3, lw=1)
             top = value if math.isnan(one.high) else scale * one.high
-            axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
+            text = axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85})  # over a constant's line
         most = max((v for one in found for v in (one.value, one.high) if not math.isnan(v)), default=1.0) * scale
         constant = result.constant.values.get(metric) if result.constant is not None else None
         if constant is not None:
             most = max(most, scale * constant)
             axis.axvline(scale * constant, color=_INK, lw=1, ls=(0, (4, 3)), zorder=3)
         axis.set_xlim(0, most * 1.3 or 1)
-        ticks = MaxNLocator(4).tick_values(0, axis.get_xlim()[1])
+        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, axis.get_xlim()[1])
         axis.set_xticks([t for t in ticks if t <= min(axis.get_xlim()[1], 100 if unit == "share" else math.inf)])
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
         axis.set_yticks(range(len(names)), [_cut(n) for n in names] if place % columns == 0 else [""] * len(names))

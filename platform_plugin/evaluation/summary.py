@@ -33,13 +33,15 @@ def sentences(result: EvaluationResult) -> list[Sentence]:
 
 
 def description(result: EvaluationResult) -> str:
-    """Return what was compared, what is not met, the warnings, the sentences and the values as markdown.
+    """Return what was compared, what is not met, the sentences, the warnings and the values as markdown.
 
-    MLflow shows the first lines only, until it is asked for more.
+    MLflow shows the first lines only, until it is asked for more: how many warnings there are stands in the first.
     """
-    made = [f"{subject(result)}; **report.html** is under Artifacts."]
+    count = len(result.warnings)
+    warned = f"**{count} warning{'s' if count > 1 else ''}**; " if count else ""
+    made = [f"{subject(result)}; {warned}**report.html** is under Artifacts."]
     said = [f"**{one.verdict}**: {one.text}" for one in sentences(result)]
-    for title, lines in (("Not met", result.unmet), ("Warnings", result.warnings), ("Found", said)):
+    for title, lines in (("Not met", result.unmet), ("Found", said), ("Warnings", result.warnings)):
         if lines:
             made += ["", f"**{title}**", "", *[f"- {line}" for line in lines]]
     return "\n".join([*made, "", *_markdown(result.table())])
