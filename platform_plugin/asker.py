@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +20,12 @@ from platform_plugin.connection import Connection
 from platform_plugin.errors import HandOffError
 from platform_plugin.forwarder import Forwarder, Limits
 from platform_plugin.inference import BATCHES_IN_FLIGHT, REPLICAS_PER_FORWARDER
+from platform_plugin.known import Known
 from platform_plugin.monitor import Watch
 from platform_plugin.passage import Question
 from platform_plugin.supervision import own_error
+
+TELL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,11 @@ class Call:
 
 
 class Asker:
-    """A Spark task's way to the engine: one loop a Python worker, one forwarder a run. Runs on: Spark executor."""
+    """A Spark task's way to the engine: one loop a Python worker, one forwarder a run. Runs on: Spark executor.
+
+    Attributes:
+        known: answers that this Python worker has already, in whichever task of the run.
+    """
 
     def __init__(self, call: Call) -> None:
         self._ray = call.connection.open()
@@ -58,6 +67,10 @@ class Asker:
             ) from exc
         self._loop = _loop()
         self._forwarder = _forwarder(call, self.watch)
+        self.known = _known_of(call.run)
+        self._rows = 0
+        self._refused: Counter[str] = Counter()
+        self._told_s = time.monotonic()
 
     def released(self) -> bool:
         """Return whether the answers were released before."""
@@ -66,6 +79,20 @@ class Asker:
     def ask(self, requests: pa.Table) -> Future[pa.Table]:
         """Send requests to the engine; the answers come in their order."""
         return asyncio.run_coroutine_threadsafe(self._forwarder(requests), self._loop)
+
+    def seen(self, rows: int, refused: Mapping[str, int]) -> None:
+        """Count rows of a stream, and those of them that are not asked, by type; the driver is told once a second."""
+        self._rows += rows
+        self._refused.update(refused)
+        if time.monotonic() - self._told_s > TELL_S:
+            self.close()
+
+    def close(self) -> None:
+        """Tell the driver of the rows that it was not told of."""
+        if self._rows:
+            self.watch.tell("seen", self._rows, dict(self._refused))
+        self._rows, self._told_s = 0, time.monotonic()
+        self._refused.clear()
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -78,8 +105,17 @@ class Asker:
             raise error from exc
 
 
+_known: dict[str, Known] = {}
 _loops: list[asyncio.AbstractEventLoop] = []
 _forwarders: dict[str, Forwarder] = {}
+
+
+def _known_of(run: str) -> Known:
+    """Return what this process knows of a run; of an earlier one, nothing is kept."""
+    if run not in _known:
+        _known.clear()
+        _known[run] = Known()
+    return _known[run]
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -12,7 +12,6 @@ import pickle
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -143,8 +142,8 @@ def rows_inline(frame: DataFrame, call: Call, answer: RowsAnswered, schema: Stru
     return frame.mapInArrow(_answering_rows(call, answer), schema)
 
 
-RowsAnswered = Callable[[pa.Table, Callable[[pa.Table], "Future[pa.Table]"], Watch], Callable[[], pa.Table]]
-"""(rows, ask, watch) -> a function that waits for the answers and returns the rows with them."""
+RowsAnswered = Callable[[pa.Table, Asker], Callable[[], pa.Table]]
+"""(rows, asker) -> a function that waits for the answers and returns the rows with them."""
 
 
 def _answering(call: Call) -> Any:
@@ -164,7 +163,10 @@ def _answering_rows(call: Call, answer: RowsAnswered) -> Any:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs on: Spark executor. Yields the rows with their answers, in their order."""
         asker = Asker(call)
-        yield from _ahead(batches, lambda block: answer(block, asker.ask, asker.watch), asker)
+        try:
+            yield from _ahead(batches, lambda block: answer(block, asker), asker)
+        finally:
+            asker.close()
 
     return rows
 

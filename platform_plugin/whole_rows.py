@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from platform_plugin.engines import ERROR_TYPE, answer_schema
 from platform_plugin.errors import HandOffError, InvalidRowsError
 from platform_plugin.monitor import Standing, Watch
 from platform_plugin.schema import ANSWER, DETAILS_TYPE, ERROR, PREFIX, PROMPT, SAMPLING
+
+if TYPE_CHECKING:
+    from platform_plugin.asker import Asker
 
 POLL_S = 1.0
 MESSAGES = 5
@@ -53,20 +56,27 @@ class WholeRows:
     strict: bool
     spending: Spending
 
-    def __call__(
-        self, rows: pa.Table, ask: Callable[[pa.Table], Future[pa.Table]], watch: Watch
-    ) -> Callable[[], pa.Table]:
+    def __call__(self, rows: pa.Table, asker: Asker) -> Callable[[], pa.Table]:
         """Begin to ask; the returned function waits and returns the rows with their answers, in their order."""
         requests, places = split(rows, deduplicate=self.deduplicate)
         refused = pc.drop_null(pc.struct_field(rows[ERROR], "type"))
-        kinds = {e["values"]: e["counts"] for e in refused.value_counts().to_pylist()}
-        watch.tell("seen", rows.num_rows, kinds)
-        future = ask(requests) if requests.num_rows else None
+        asker.seen(rows.num_rows, {e["values"]: e["counts"] for e in refused.value_counts().to_pylist()})
+        asked = requests
+        if self.deduplicate:
+            found, known = asker.known.find(requests)
+            asked = requests.filter(pc.is_null(found))
+        future = asker.ask(asked) if asked.num_rows else None
 
         def wait() -> pa.Table:
-            none = answer_schema(self.output).empty_table()
-            answers = none if future is None else _wait(future, watch, self.spending)
-            made = joined(rows, requests, places, answers, details=self.details)
+            answers = answer_schema(self.output).empty_table()
+            if future is not None:
+                answers = _wait(future, asker.watch, self.spending)
+                if not answers["key"].combine_chunks().equals(asked["key"].combine_chunks()):
+                    raise HandOffError(f"{asked.num_rows} requests were sent, and answers of others came back.")
+            if self.deduplicate:
+                asker.known.keep(asked, answers)
+                answers = completed(answers, found, known)
+            made = joined(rows, places, answers, details=self.details)
             if self.strict:
                 _check(made)
             return made
@@ -106,10 +116,8 @@ def _codes(content: pa.Table) -> Any:
     return codes
 
 
-def joined(rows: pa.Table, requests: pa.Table, places: pa.Array, answers: pa.Table, *, details: bool) -> pa.Table:
-    """Return the rows with the answers of their requests, or with the errors that they came with."""
-    if not answers["key"].combine_chunks().equals(requests["key"].combine_chunks()):
-        raise HandOffError(f"{requests.num_rows} requests were sent, and other answers came back than were asked for.")
+def joined(rows: pa.Table, places: pa.Array, answers: pa.Table, *, details: bool) -> pa.Table:
+    """Return the rows with the answers, one at each place, or with the errors that they came with."""
     found = answers.take(places).combine_chunks()
     error = rows[ERROR].combine_chunks().cast(ERROR_TYPE)
     made = rows.select([name for name in rows.column_names if not name.startswith(PREFIX)])
@@ -121,6 +129,21 @@ def joined(rows: pa.Table, requests: pa.Table, places: pa.Array, answers: pa.Tab
         parts = pa.StructArray.from_arrays(columns, names, mask=pc.is_null(places))
         made = made.append_column(ANSWER + "details", parts)
     return made
+
+
+def completed(answers: pa.Table, found: pa.Array, known: pa.Table | None) -> pa.Table:
+    """Return the answers of all requests of a batch, in their order.
+
+    Args:
+        answers: of those that were asked, in their order.
+        found: each request's place in `known`; null for one that was asked.
+    """
+    if known is None or found.null_count == len(found):
+        return answers
+    asked = np.asarray(pc.is_null(found))
+    places = pc.fill_null(found, 0).to_numpy().astype(np.int64)
+    places[asked] = known.num_rows + np.arange(asked.sum())
+    return pa.concat_tables([known, answers]).take(pa.array(places))
 
 
 def _wait(future: Future[pa.Table], watch: Watch, spending: Spending) -> pa.Table:

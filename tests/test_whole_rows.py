@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,20 +11,11 @@ import pytest
 
 from platform_plugin.engines import ERROR_TYPE, answer_schema, error_row
 from platform_plugin.errors import HandOffError, InvalidRowsError
+from platform_plugin.known import Known
 from platform_plugin.whole_rows import Spending, WholeRows, joined, split
 
 BAD = error_row("render", "NullPrompt", "it is null")
 SPENDING = Spending(0.5, 10, 10)
-
-
-class Told:
-    """A watch that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def tell(self, *said: Any) -> None:
-        self.seen.append(said)
 
 
 def rows(*prompts: str | None, sampling: list[str | None] | None = None) -> pa.Table:
@@ -69,7 +61,7 @@ def test_rows_with_other_sampling_are_other_requests() -> None:
 def test_every_row_gets_its_answer_or_its_error(prompts: tuple[str | None, ...]) -> None:
     given = rows(*prompts)
     requests, places = split(given, deduplicate=True)
-    made = joined(given, requests, places, echoed(requests), details=True)
+    made = joined(given, places, echoed(requests), details=True)
     assert made.column_names == ["id", "__pp_answer_output", "__pp_answer_error", "__pp_answer_details"]
     assert made["__pp_answer_output"].to_pylist() == [p and p.upper() for p in prompts]
     assert made["__pp_answer_error"].to_pylist() == [None if p else BAD for p in prompts]
@@ -86,26 +78,105 @@ def test_error_of_the_engine_is_the_error_of_all_its_rows() -> None:
         [{"key": requests["key"][0].as_py(), "error": failed}, {"key": requests["key"][1].as_py(), "output": "B"}],
         schema=answer_schema(pa.string()),
     )
-    made = joined(given, requests, places, answers, details=False)
+    made = joined(given, places, answers, details=False)
     assert made["__pp_answer_error"].to_pylist() == [failed, None, failed]
     assert made["__pp_answer_output"].to_pylist() == [None, "B", None]
 
 
+class Task:
+    """What a batch of rows asks: keeps what it was asked, and answers at once."""
+
+    def __init__(self, answer: Callable[[pa.Table], pa.Table] = echoed) -> None:
+        self.known = Known()
+        self.asked: list[list[str]] = []
+        self.counted: list[Any] = []
+        self.watch = None
+        self._answer = answer
+
+    def ask(self, requests: pa.Table) -> Future[pa.Table]:
+        self.asked.append(requests["prompt"].to_pylist())
+        future: Future[pa.Table] = Future()
+        future.set_result(self._answer(requests))
+        return future
+
+    def seen(self, *counts: Any) -> None:
+        self.counted.append(counts)
+
+
+def stage(**given: Any) -> Any:
+    usual = {"output": pa.string(), "deduplicate": True, "details": False, "strict": False, "spending": SPENDING}
+    return WholeRows(**{**usual, **given})
+
+
 def test_answers_of_other_requests_are_refused() -> None:
-    given = rows("a", "b")
-    requests, places = split(given, deduplicate=True)
+    task = Task(lambda requests: echoed(requests).slice(1))
     with pytest.raises(HandOffError, match="2 requests were sent"):
-        joined(given, requests, places, echoed(requests).slice(1), details=False)
+        stage()(rows("a", "b"), task)()
 
 
 def test_strict_rows_raise_with_counts_and_the_first_messages() -> None:
-    told = Told()
-    answer = WholeRows(pa.string(), deduplicate=True, details=False, strict=True, spending=SPENDING)
-
-    def never(_: pa.Table) -> Future[pa.Table]:
-        pytest.fail("a refused row was asked")
-
+    task = Task()
     with pytest.raises(InvalidRowsError, match="2 NullPrompt") as raised:
-        answer(rows(None, None), never, told)()  # type: ignore[arg-type]
+        stage(strict=True)(rows(None, None), task)()
     assert raised.value.messages == ["it is null"] * 2
-    assert told.seen == [("seen", 2, {"NullPrompt": 2})]
+    assert task.counted == [(2, {"NullPrompt": 2})]
+    assert task.asked == []
+
+
+def test_prompt_that_comes_again_in_another_batch_is_not_asked_again() -> None:
+    task, answer = Task(), stage()
+    # The second batch begins before the first one's answers are there, as in a Spark task.
+    first, second = answer(rows("a", "b", None), task), answer(rows("b", "c"), task)
+    assert [made()["__pp_answer_output"].to_pylist() for made in (first, second)] == [["A", "B", None], ["B", "C"]]
+    third = answer(rows("d", "a", "c", None, "d", "b"), task)
+    assert third()["__pp_answer_output"].to_pylist() == ["D", "A", "C", None, "D", "B"]
+    assert answer(rows("c", "c"), task)()["__pp_answer_output"].to_pylist() == ["C", "C"]
+    assert task.asked == [["a", "b"], ["b", "c"], ["d"]]
+    assert stage(deduplicate=False)(rows("a"), task)()["__pp_answer_output"].to_pylist() == ["A"]
+    assert task.asked[-1] == ["a"], "where equal prompts may have different answers, each is asked"
+
+
+def test_what_failed_is_asked_again() -> None:
+    failed = error_row("engine", "Timeout", "too late", True)
+
+    def answers(requests: pa.Table) -> pa.Table:
+        made = echoed(requests).to_pylist()
+        told = [{**row, "output": None, "error": failed} if row["output"] == "B" else row for row in made]
+        return pa.Table.from_pylist(told, schema=answer_schema(pa.string()))
+
+    task = Task(answers)
+    error = "__pp_answer_error"
+    for _ in range(2):
+        # An error is the budget's business, which asks the driver; not here.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("platform_plugin.whole_rows._wait", lambda future, *_: future.result())
+            assert stage()(rows("a", "b"), task)()[error].to_pylist() == [None, failed]
+    assert task.asked == [["a", "b"], ["b"]]
+
+
+def test_known_answers_are_the_last_ones_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Known()
+
+    def keep(*prompts: str) -> None:
+        requests, _ = split(rows(*prompts), deduplicate=True)
+        known.keep(requests, echoed(requests))
+
+    def found(*prompts: str) -> list[str | None]:
+        places, answers = known.find(split(rows(*prompts), deduplicate=True)[0])
+        return [answers["output"][p].as_py() if p is not None and answers else None for p in places.to_pylist()]
+
+    assert found("a") == [None]
+    monkeypatch.setattr("platform_plugin.known.ROWS", 3)
+    keep("a", "b")
+    keep("b", "c", "d")
+    assert found("a", "b", "c", "d") == ["A", None, "C", "D"]
+    monkeypatch.setattr("platform_plugin.known.BYTES", 1000)
+    keep("x" * 600, "y")
+    assert found("x" * 600, "y") == [None, None]
+
+
+def test_rows_with_other_sampling_do_not_share_what_is_known() -> None:
+    task, answer = Task(), stage()
+    for sampling in ('{"seed": 1}', None, '{"seed": 1}'):
+        answer(rows("a", sampling=[sampling]), task)()
+    assert task.asked == [["a"], ["a"]]

@@ -108,7 +108,8 @@ def _metrics(result: EvaluationResult, names: Sequence[str]) -> Figure:
                 axis.errorbar(value, line, xerr=[[max(0, e[0])] for e in ends], color=_INK, capsize=3, lw=1)
             top = value if math.isnan(one.high) else scale * one.high
             text = axis.annotate(shown(one.value, unit), (top, line), (5, 0), textcoords="offset points", va="center")
-            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85})  # over a constant's line
+            # Readable over the line of a constant.
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85})
         most = max((v for one in found for v in (one.value, one.high) if not math.isnan(v)), default=1.0) * scale
         constant = result.constant.values.get(metric) if result.constant is not None else None
         if constant is not None:
