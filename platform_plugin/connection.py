@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from zipimport import zipimporter
 
+_MANY_MODULES = 20
 _SPARKS = re.compile(r"spark-core_.*\.jar|pyspark\.zip|py4j-.*\.zip")
 
 
@@ -41,6 +42,7 @@ class Connection:
         if ray.is_initialized():
             context = ray.get_runtime_context()
             if (context.gcs_address, context.namespace) == (self.address, self.namespace):
+                _settle()
                 return ray
             # A worker that Spark kept over a restart of Ray.
             ray.shutdown()
@@ -54,8 +56,18 @@ class Connection:
         return ray
 
 
+_settled_modules = 0
+
+
 def _settle() -> None:
-    """Make what Spark's worker does between tasks cheap: a tenth of a second each, over what no longer changes."""
+    """Make what Spark's worker does between tasks cheap: a tenth of a second each, over what no longer changes.
+
+    Again at the head of a task before which more was imported: what the first call of an engine needs, say.
+    """
+    global _settled_modules
+    if len(sys.modules) < _settled_modules + _MANY_MODULES:
+        return
+    _settled_modules = len(sys.modules)
     # It collects garbage over all that was imported ...
     gc.collect()
     gc.freeze()

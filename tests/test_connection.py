@@ -6,6 +6,7 @@ import gc
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 from zipimport import zipimporter
 
 import pytest
@@ -23,6 +24,7 @@ def test_sparks_own_archives_are_read_once_and_the_users_again(tmp_path: Path, m
     names = ["spark-core_2.12-3.5.7.jar", "pyspark.zip", "py4j-0.10.9.7-src.zip", "users.zip"]
     finders = {name: archive(tmp_path / name, "old") for name in names}
     monkeypatch.setattr(sys, "path_importer_cache", {str(tmp_path / name): found for name, found in finders.items()})
+    monkeypatch.setattr(connection, "_settled_modules", 0)
     try:
         connection._settle()
     finally:
@@ -31,3 +33,20 @@ def test_sparks_own_archives_are_read_once_and_the_users_again(tmp_path: Path, m
         archive(tmp_path / name, "new")
         finder.invalidate_caches()
         assert (finder.find_spec("new") is not None) == (name == "users.zip")
+
+
+def test_what_is_imported_later_is_left_out_of_collections_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_settled_modules", 0)
+    try:
+        connection._settle()
+        later = [{} for _ in range(10)]
+        connection._settle()
+        assert gc.is_tracked(later)
+        assert any(one is later for one in gc.get_objects()), "a module or two are not worth a collection"
+        with monkeypatch.context() as imported:
+            for i in range(connection._MANY_MODULES):
+                imported.setitem(sys.modules, f"imported_later_{i}", ModuleType(f"imported_later_{i}"))
+            connection._settle()
+        assert not any(one is later for one in gc.get_objects())
+    finally:
+        gc.unfreeze()

@@ -7,7 +7,7 @@ Values are never converted here: that is PySpark's business, on the actor.
 from __future__ import annotations
 
 import struct
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +22,38 @@ START_OF_ARROW = struct.pack("!i", -6)
 
 SCHEMA, RECORD_BATCH = 1, 3
 _LAID_OUT = 64 * 1024
+_MOST_REUSED = 64 * 2**20
 
 
 class Load:
-    """Bytes of a stream on their way to an actor, gathered in one buffer that Ray carries without a copy."""
+    """Bytes of a stream on their way between a task and an actor, gathered in one buffer that Ray takes as it is.
 
-    def __init__(self) -> None:
-        self._bytes: npt.NDArray[np.uint8] = np.empty(_LAID_OUT, np.uint8)
+    Args:
+        expected: bytes; where there are more, those before are copied once more.
+    """
+
+    closed = False
+
+    def __init__(self, expected: int = 0) -> None:
+        self._bytes: npt.NDArray[np.uint8] = np.empty(max(expected, _LAID_OUT), np.uint8)
         self.size = 0
         self.frames = 0
         self.rows = 0
 
-    def write(self, data: bytes) -> None:
-        """Append `data`."""
-        self._room(len(data))[:] = data
+    def clear(self) -> None:
+        """Begin anew in the same memory; nobody may read what was gathered before."""
+        self.size = self.frames = self.rows = 0
+        if len(self._bytes) > _MOST_REUSED:
+            self._bytes = np.empty(_LAID_OUT, np.uint8)
+
+    def write(self, data: Any) -> int:
+        """Append `data`, anything that has bytes; the file that pyarrow and PySpark write to."""
+        view = memoryview(data).cast("B")
+        self._room(len(view))[:] = view
+        return len(view)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
     def read_from(self, stream: IO[bytes], size: int) -> memoryview:
         """Append `size` bytes of `stream` and return a view of them. Raises EOFError where it ends before."""
@@ -55,7 +73,8 @@ class Load:
     def _room(self, size: int) -> memoryview:
         start, self.size = self.size, self.size + size
         if self.size > len(self._bytes):
-            grown = np.empty(max(self.size, 2 * len(self._bytes)), np.uint8)
+            # More than a whole frame: what ends the stream comes after it.
+            grown = np.empty(max(self.size + _LAID_OUT, 2 * len(self._bytes)), np.uint8)
             grown[:start] = self._bytes[:start]
             self._bytes = grown
         return self._bytes.data[start : self.size]

@@ -21,12 +21,13 @@ class Loads:
         self._batch_rows = batch_rows if kind.resizable else None
         self._begun = False
         self._frame_rows = 0
+        self._expected = 0
         self.size = SMALLEST
         self.ended = False
 
     def next(self) -> Load:
         """Return the next load; it may be without frames, at the end."""
-        load = Load()
+        load = Load(self._expected)
         self._framing.begin(self._stream, load, not self._begun)
         self._begun = True
         while not self._full(load):
@@ -36,6 +37,7 @@ class Loads:
                 break
             self._frame_rows = load.rows - before
         self._framing.end(load)
+        self._expected = load.size + load.size // 8
         return load
 
     def took(self, seconds: float) -> None:

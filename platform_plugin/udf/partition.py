@@ -6,19 +6,24 @@ actor's main thread waits while that one runs: user code is never run at twice i
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+import weakref
 from typing import Any
 
 import pyarrow as pa
 
 from platform_plugin.udf.failure import Failure
-from platform_plugin.udf.framing import END_OF_ARROW, batches
+from platform_plugin.udf.framing import END_OF_ARROW, Load, batches
 from platform_plugin.udf.rebatching import rebatched
 from platform_plugin.udf.task import Task, lives
 
 MOST_KEPT = 16 * 2**20
 """Bytes of output that wait to be fetched before the function has to wait."""
+MOST_LENT = 64 * 2**20
+"""Bytes of Ray's store that a function may hold in its input; what goes beyond is copied, and the store's is let go."""
+_WORTH_LENDING = 2**16
 FORGOTTEN_S = 3600.0
 
 
@@ -27,9 +32,20 @@ class _AbandonedError(BaseException):
 
 
 class Partition:
-    """Runs one iterator function over one partition. Runs on: Ray actor."""
+    """Runs one iterator function over one partition. Runs on: Ray actor.
 
-    def __init__(self, function: Any, serializer: Any, task: Task, batch_rows: int | None = None) -> None:
+    Args:
+        outputs: two, used in turns: one is written to while the other is on its way; memory that was used before.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        serializer: Any,
+        task: Task,
+        batch_rows: int | None = None,
+        outputs: list[Load] | None = None,
+    ) -> None:
         self._function = function
         self._serializer = serializer
         self._task = task
@@ -39,7 +55,11 @@ class Partition:
         self._input: list[memoryview] = []
         self._input_ended = False
         self._hungry = False
-        self._output = pa.BufferOutputStream()
+        self._lent: dict[int, int] = {}
+        self._lendings = itertools.count()
+        self.outputs = outputs or [Load(), Load()]
+        for output in self.outputs:
+            output.clear()
         self._state = "waiting"
         self._failure: Failure | None = None
         self._abandoned = False
@@ -62,10 +82,12 @@ class Partition:
                 self._thread = threading.Thread(target=self._run, name="udf-partition", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._state != "waiting" or self._hungry or self._output.tell() > MOST_KEPT)
-            full = self._output.tell() > MOST_KEPT
-            output = self._output.getvalue()
-            self._output = pa.BufferOutputStream()
+            self._changed.wait_for(lambda: self._state != "waiting" or self._hungry or self._full())
+            full = self._full()
+            output = self.outputs[0].buffer()
+            # The one before is Ray's by now: an actor's next call begins when the last one's answer is in the store.
+            self.outputs.reverse()
+            self.outputs[0].clear()
             self._changed.notify_all()
             if self._state == "failed":
                 return "failed", self._failure
@@ -105,9 +127,12 @@ class Partition:
             self._state = state
             self._changed.notify_all()
 
-    def read(self, size: int) -> bytes:
+    def _full(self) -> bool:
+        return self.outputs[0].size > MOST_KEPT
+
+    def read(self, size: int) -> bytes | memoryview:
         """Return `size` bytes of the input, fewer only at its end; waits for them. Called by the function's thread."""
-        found = b""
+        found: bytes | memoryview = b""
         with self._changed:
             while len(found) < size:
                 if not self._input:
@@ -121,21 +146,32 @@ class Partition:
                 if self._input:
                     head = self._input[0]
                     taken = head[: size - len(found)]
-                    found = found + taken if found else bytes(taken)
+                    found = bytes(found) + taken if found else self._lend(taken)
                     if len(taken) < len(head):
                         self._input[0] = head[len(taken) :]
                     else:
                         self._input.pop(0)
         return found
 
+    def _lend(self, data: memoryview) -> bytes | memoryview:
+        """Return `data` as it lies in Ray's store, where it is worth it and not too much of that is held already."""
+        size = len(data)
+        if size < _WORTH_LENDING or sum(list(self._lent.values())) + size > MOST_LENT:
+            return bytes(data)
+        # Given back when nothing points to it any more, in whichever thread that is: each in one step.
+        place = next(self._lendings)
+        self._lent[place] = size
+        weakref.finalize(data, self._lent.pop, place).atexit = False
+        return data
+
     def write(self, data: Any) -> int:
         """Take output; waits while much of it lies unfetched. Called by the function's thread."""
         with self._changed:
-            self._changed.wait_for(lambda: self._output.tell() <= MOST_KEPT or self._abandoned)
+            self._changed.wait_for(lambda: not self._full() or self._abandoned)
             if self._abandoned:
                 raise _AbandonedError
             # Copied: what it came from is the function's to change.
-            size: int = self._output.write(data)
+            size = self.outputs[0].write(data)
             self._changed.notify_all()
         return size
 
