@@ -9,10 +9,11 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -48,6 +49,18 @@ class Call:
         """What one task has in flight."""
         replicas = self.question.max_replicas
         return Limits(self.question.batch_rows, BATCHES_IN_FLIGHT * min(replicas, REPLICAS_PER_FORWARDER), replicas)
+
+
+class Begun(NamedTuple):
+    """A batch that was begun: `wait` returns it once `future`, if it waits for any, has its answers."""
+
+    future: Future[pa.Table] | None
+    wait: Callable[[], pa.Table]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.future is None or self.future.done()
 
 
 class Asker:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from platform_plugin import remote, sample
-from platform_plugin.asker import Asker, Call
+from platform_plugin.asker import Asker, Begun, Call
 from platform_plugin.engines import answer_schema
 from platform_plugin.errors import HandOffError
 from platform_plugin.monitor import Standing, Watch
@@ -142,8 +142,8 @@ def rows_inline(frame: DataFrame, call: Call, answer: RowsAnswered, schema: Stru
     return frame.mapInArrow(_answering_rows(call, answer), schema)
 
 
-RowsAnswered = Callable[[pa.Table, Asker], Callable[[], pa.Table]]
-"""(rows, asker) -> a function that waits for the answers and returns the rows with them."""
+RowsAnswered = Callable[[pa.Table, Asker], Begun]
+"""(rows, asker) -> what waits for the answers and returns the rows with them."""
 
 
 def _answering(call: Call) -> Any:
@@ -154,7 +154,12 @@ def _answering(call: Call) -> Any:
             raise HandOffError(
                 "the answers of this frame were released; run transform again, or write the frame before releasing it."
             )
-        yield from _ahead(batches, lambda block: asker.ask(block).result, asker)
+
+        def begin(block: pa.Table) -> Begun:
+            future = asker.ask(block)
+            return Begun(future, future.result)
+
+        yield from _ahead(batches, begin, asker)
 
     return answers
 
@@ -172,21 +177,22 @@ def _answering_rows(call: Call, answer: RowsAnswered) -> Any:
 
 
 def _ahead(
-    batches: Iterable[pa.RecordBatch], begin: Callable[[pa.Table], Callable[[], pa.Table]], asker: Asker
+    batches: Iterable[pa.RecordBatch], begin: Callable[[pa.Table], Begun], asker: Asker
 ) -> Iterator[pa.RecordBatch]:
     """Begin a few batches ahead, so that the engine does not drain, and yield them in their order."""
-    begun: deque[Callable[[], pa.Table]] = deque()
+    begun: deque[Begun] = deque()
 
     def oldest() -> list[pa.RecordBatch]:
         with asker.telling():
-            return list(begun.popleft()().to_batches(max_chunksize=ROWS_PER_BATCH))
+            return list(begun.popleft().wait().to_batches(max_chunksize=ROWS_PER_BATCH))
 
     for batch in batches:
         if not batch.num_rows:
             continue
         with asker.telling():
             begun.append(begin(pa.Table.from_batches([batch])))
-        if len(begun) >= BLOCKS_IN_FLIGHT:
+        # What is there already goes on at once: rows that wait are memory.
+        while begun and (len(begun) >= BLOCKS_IN_FLIGHT or begun[0].ready):
             yield from oldest()
     while begun:
         yield from oldest()

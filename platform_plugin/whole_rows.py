@@ -6,23 +6,20 @@ For streams, where Spark allows no join: the rows themselves pass through the ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from platform_plugin.asker import Asker, Begun
 from platform_plugin.budget import Budget
 from platform_plugin.engines import ERROR_TYPE, answer_schema
 from platform_plugin.errors import HandOffError, InvalidRowsError
 from platform_plugin.monitor import Standing, Watch
 from platform_plugin.schema import ANSWER, DETAILS_TYPE, ERROR, PREFIX, PROMPT, SAMPLING
-
-if TYPE_CHECKING:
-    from platform_plugin.asker import Asker
 
 POLL_S = 1.0
 MESSAGES = 5
@@ -56,8 +53,8 @@ class WholeRows:
     strict: bool
     spending: Spending
 
-    def __call__(self, rows: pa.Table, asker: Asker) -> Callable[[], pa.Table]:
-        """Begin to ask; the returned function waits and returns the rows with their answers, in their order."""
+    def __call__(self, rows: pa.Table, asker: Asker) -> Begun:
+        """Begin to ask; what is returned waits and returns the rows with their answers, in their order."""
         requests, places = split(rows, deduplicate=self.deduplicate)
         refused = pc.drop_null(pc.struct_field(rows[ERROR], "type"))
         asker.seen(rows.num_rows, {e["values"]: e["counts"] for e in refused.value_counts().to_pylist()})
@@ -81,7 +78,7 @@ class WholeRows:
                 _check(made)
             return made
 
-        return wait
+        return Begun(future, wait)
 
 
 def split(rows: pa.Table, *, deduplicate: bool) -> tuple[pa.Table, pa.Array]:

@@ -111,13 +111,13 @@ def stage(**given: Any) -> Any:
 def test_answers_of_other_requests_are_refused() -> None:
     task = Task(lambda requests: echoed(requests).slice(1))
     with pytest.raises(HandOffError, match="2 requests were sent"):
-        stage()(rows("a", "b"), task)()
+        stage()(rows("a", "b"), task).wait()
 
 
 def test_strict_rows_raise_with_counts_and_the_first_messages() -> None:
     task = Task()
     with pytest.raises(InvalidRowsError, match="2 NullPrompt") as raised:
-        stage(strict=True)(rows(None, None), task)()
+        stage(strict=True)(rows(None, None), task).wait()
     assert raised.value.messages == ["it is null"] * 2
     assert task.counted == [(2, {"NullPrompt": 2})]
     assert task.asked == []
@@ -127,12 +127,12 @@ def test_prompt_that_comes_again_in_another_batch_is_not_asked_again() -> None:
     task, answer = Task(), stage()
     # The second batch begins before the first one's answers are there, as in a Spark task.
     first, second = answer(rows("a", "b", None), task), answer(rows("b", "c"), task)
-    assert [made()["__pp_answer_output"].to_pylist() for made in (first, second)] == [["A", "B", None], ["B", "C"]]
+    assert [made.wait()["__pp_answer_output"].to_pylist() for made in (first, second)] == [["A", "B", None], ["B", "C"]]
     third = answer(rows("d", "a", "c", None, "d", "b"), task)
-    assert third()["__pp_answer_output"].to_pylist() == ["D", "A", "C", None, "D", "B"]
-    assert answer(rows("c", "c"), task)()["__pp_answer_output"].to_pylist() == ["C", "C"]
+    assert third.wait()["__pp_answer_output"].to_pylist() == ["D", "A", "C", None, "D", "B"]
+    assert answer(rows("c", "c"), task).wait()["__pp_answer_output"].to_pylist() == ["C", "C"]
     assert task.asked == [["a", "b"], ["b", "c"], ["d"]]
-    assert stage(deduplicate=False)(rows("a"), task)()["__pp_answer_output"].to_pylist() == ["A"]
+    assert stage(deduplicate=False)(rows("a"), task).wait()["__pp_answer_output"].to_pylist() == ["A"]
     assert task.asked[-1] == ["a"], "where equal prompts may have different answers, each is asked"
 
 
@@ -150,7 +150,7 @@ def test_what_failed_is_asked_again() -> None:
         # An error is the budget's business, which asks the driver; not here.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("platform_plugin.whole_rows._wait", lambda future, *_: future.result())
-            assert stage()(rows("a", "b"), task)()[error].to_pylist() == [None, failed]
+            assert stage()(rows("a", "b"), task).wait()[error].to_pylist() == [None, failed]
     assert task.asked == [["a", "b"], ["b"]]
 
 
@@ -178,5 +178,5 @@ def test_known_answers_are_the_last_ones_and_bounded(monkeypatch: pytest.MonkeyP
 def test_rows_with_other_sampling_do_not_share_what_is_known() -> None:
     task, answer = Task(), stage()
     for sampling in ('{"seed": 1}', None, '{"seed": 1}'):
-        answer(rows("a", sampling=[sampling]), task)()
+        answer(rows("a", sampling=[sampling]), task).wait()
     assert task.asked == [["a"], ["a"]]
