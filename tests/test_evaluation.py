@@ -214,9 +214,18 @@ def test_file_with_a_key_that_is_its_text_and_a_model_that_knows_nothing(spark: 
     ]
     assert result.warnings == wanted
     page = (tmp_path / "out" / "report.html").read_text()
+    # Of 18 answers 'fee', 5 are of the 6 rows with that label; who says so always has them all right.
+    cells = re.findall(r'<td class="number">([^<]*)(?:<span class="interval">([^<]*)</span>)?</td>', _row(page, "fee"))
+    assert cells == [("6", ""), ("83.3 %", ""), ("18", "27.8 % of them right")]
+    assert "never" in _row(page, "card")
     assert "poor on 20 rows of my rows.csv, label topic" in page
     assert '<td class="text">asked 0 of card</td>' in page
     assert all(text in str(result) and html.escape(text, quote=False) in html.unescape(page) for text in wanted)
+
+
+def _row(page: str, label: str) -> str:
+    """Return the line of a label in the table by label."""
+    return page.split("<h2>By label</h2>")[1].split(f"<td>{label}</td>")[1].split("</tr>")[0]
 
 
 def test_files_that_spark_cannot_name_are_no_fact(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,10 @@ def test_summary_begins_with_the_first_metric_whatever_it_says() -> None:
 def test_subject_names_models_and_data() -> None:
     result = result_of({"bare": {}, "examples": {}})
     assert subject(result) == "bare and examples on 154 rows, label topic"
-    named = dataclasses.replace(result, data="test.csv")
+    queried = dataclasses.replace(result, data="test.csv", facts={"query": "SELECT 1"})
+    assert subject(queried) == "bare and examples on 154 rows of a query on test.csv, label topic"
+    named = dataclasses.replace(result, data="test.csv", required=["accuracy >= 0.5"])
+    assert "\n\n**Required**\n\n- accuracy >= 0.5: met\n" in description(named)
     assert subject(named) == "bare and examples on 154 rows of test.csv, label topic"
     assert subject(result_of({name: {} for name in "abcdef"})).startswith("6 models on 154 rows, ")
     assert subject(result_of({name: {} for name in "abc"})).startswith("a, b and c on ")

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def apart(spark: Any) -> Iterator[None]:
+    """Give the functions whose columns and frames are made in this context Python workers of their own.
+
+    Spark keeps its workers: those that ran our tasks have joined Ray and do less between tasks, and those that ran the
+    other side's may keep torch, which slows ours. Apart, each side has what a program of its own would have.
+    """
+    environment = spark.sparkContext.environment
+    environment["BENCH_SIDE"] = "theirs"
+    try:
+        yield
+    finally:
+        del environment["BENCH_SIDE"]
 
 
 def in_turns(ours: Any, theirs: Any, times: int) -> tuple[float, float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from integration_tests.bench import Bench
-from integration_tests.bench._turns import in_turns
+from integration_tests.bench._turns import apart, in_turns
 from platform_plugin import LLMPredictor, release_answers
 from udf_compat import on_ray
 
@@ -28,13 +28,15 @@ def run(bench: Bench) -> None:
 def _rows(bench: Bench) -> None:
     """Set a million rows of 1 KB on the way of a stream's rows against ``mapInArrow`` that changes nothing.
 
-    All rows ask the same, so an Arrow batch is one request: it is the way of the rows that is measured, not an engine.
+    All rows ask the same, and a worker asks it once: it is the way of the rows that is measured, not an engine, nor its
+    calls, of which ``inline_over_raydp`` has its many.
     """
     frame = _frame(bench)
     stage = LLMPredictor(inputCol="message", engine="echo")
     # What `transform` returns for a stream; a batch frame would be answered at once.
     answered = stage._stream_of(frame)
-    same = frame.mapInArrow(lambda batches: batches, frame.schema)
+    with apart(bench.spark):
+        same = frame.mapInArrow(lambda batches: batches, frame.schema)
     cold, inline, identity = in_turns(answered, same, 3)
     if answered.where("prediction = 'one'").count() != ROWS:
         raise SystemExit("rows are missing")
@@ -48,7 +50,9 @@ def _udf(bench: Bench) -> None:
     def same(batches: Any) -> Any:
         yield from batches
 
-    ours, sparks = (frame.mapInArrow(function, frame.schema) for function in (on_ray(same), same))
+    ours = frame.mapInArrow(on_ray(same), frame.schema)
+    with apart(bench.spark):
+        sparks = frame.mapInArrow(same, frame.schema)
     cold, ray, identity = in_turns(ours, sparks, 3)
     bench.record("udf_over_identity", ray / identity, "ratio", ray_s=ray, identity_s=identity, ray_cold_s=cold)
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import importlib.util
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from pyspark.sql.types import ArrayType, FloatType
 
 from integration_tests.bench import Bench
 from integration_tests.bench._banking import messages
-from integration_tests.bench._turns import in_turns, seconds
+from integration_tests.bench._turns import apart, in_turns
 from udf_compat import functions as on_actors
 
 PARTITIONS = 16
@@ -49,7 +48,8 @@ def _trivial(bench: Bench) -> None:
     for name, frame, function in (("longs", longs, plus), ("texts", texts, length)):
         (column,) = frame.columns
         ours = frame.select(on_actors.pandas_udf(function, "long")(column))
-        sparks = frame.select(F.pandas_udf(function, "long")(column))  # type: ignore[call-overload]
+        with apart(spark):
+            sparks = frame.select(F.pandas_udf(function, "long")(column))  # type: ignore[call-overload]
         cold, mine, theirs = in_turns(ours, sparks, 3)
         sides = {"ray_s": mine, "spark_s": theirs, "ray_cold_s": cold}
         bench.record(f"udf_trivial_over_spark_{name}", mine / theirs, "ratio", **sides)
@@ -82,13 +82,12 @@ def _models(bench: Bench) -> None:
             predict_batch_udf(make, **predicting),
         ),
     }
-    # All of ours before all of Spark's: its Python workers keep torch once they have imported it, and collect garbage
-    # over it after each task, also after ours.
-    ours = {name: _times(rows.select(mine("text")), 3) for name, (rows, mine, _) in pairs.items()}
-    for name, (rows, _, theirs) in pairs.items():
-        cold, mine = ours[name]
-        spark = _times(rows.select(theirs("text")), 3)[1]
-        bench.record(name, spark / mine, "ratio", ray_s=mine, spark_s=spark, ray_cold_s=cold)
+    for name, (rows, mine, theirs) in pairs.items():
+        ours = rows.select(mine("text"))
+        with apart(bench.spark):
+            sparks = rows.select(theirs("text"))
+        cold, ray, spark = in_turns(ours, sparks, 3)
+        bench.record(name, spark / ray, "ratio", ray_s=ray, spark_s=spark, ray_cold_s=cold)
 
 
 def load_model() -> Callable[[list[str]], Any]:
@@ -115,8 +114,3 @@ def _sentences(bench: Bench, rows_a_partition: int) -> Any:
     rows = [(text,) for text in messages(PARTITIONS * rows_a_partition)]
     spark = bench.spark
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, PARTITIONS), "text string").cache()
-
-
-def _times(frame: Any, times: int) -> tuple[float, float]:
-    """Return seconds of the first run, and the median of the others."""
-    return seconds(frame), statistics.median(seconds(frame) for _ in range(times))

@@ -57,6 +57,7 @@ class Findings:
     parts: dict[str, Part]
     errors: list[dict[str, int]] = field(default_factory=list)
     unjudged: list[int] = field(default_factory=list)
+    tokens: list[tuple[float, float, float] | None] = field(default_factory=list)
     confusions: list[list[list[int]]] = field(default_factory=list)
 
     @property
@@ -149,6 +150,7 @@ class Findings:
             seconds=part.seconds,
             engine_s=part.engine_s,
             prompt=part.prompt,
+            tokens=_tokens(self.tokens[place]),
         )
 
     def _share_of(self, model: int, metric: int) -> int:
@@ -209,6 +211,13 @@ class Findings:
         return {name: text for name, text in told.items() if text}
 
 
+def _tokens(means: tuple[float, float, float] | None) -> str:
+    if means is None:
+        return ""
+    prompt, cached, output = (f"{mean:,.1f}" for mean in means)
+    return f"{prompt} of the prompt, of which {cached} from the prefix cache; {output} of the answer"
+
+
 def _cluster() -> str | None:
     """Return what the nodes of Ray have together; None where this process is not joined to it."""
     ray = sys.modules.get("ray")
@@ -217,10 +226,9 @@ def _cluster() -> str | None:
     nodes = sum(node["Alive"] for node in ray.nodes())
     total = ray.cluster_resources()
     kinds = [name.partition(":")[2] for name in total if name.startswith("accelerator_type:")]
-    return (
-        f"Ray, {nodes} node{'s' if nodes > 1 else ''}: {total.get('CPU', 0):g} CPUs, {total.get('GPU', 0):g} GPUs"
-        f"{' (' + ', '.join(kinds) + ')' if kinds else ''}, {total.get('memory', 0) / 2**30:.0f} GiB"
-    )
+    gpus = f"{total.get('GPU', 0):g} GPUs{' (' + ', '.join(kinds) + ')' if kinds else ''}"
+    cpus, memory = f"{total.get('CPU', 0):g} logical CPUs", f"{total.get('memory', 0) / 2**30:.0f} GiB"
+    return f"Ray, {nodes} node{'s' if nodes > 1 else ''}: {cpus}, {gpus}, {memory}"
 
 
 def find(
@@ -239,6 +247,7 @@ def find(
     sums = Pass(bound, plan.resamples, baseline, len(plan.by)).run(counted)
     findings = Findings(plan, facts, names, told, bound, sums, scored, numbered, parts)
     findings.errors = rows.errors(scored, len(names))
+    findings.tokens = rows.tokens(scored, len(names))
     if 2 <= len(facts.classes) <= MOST_COUNTED:
         findings.confusions = rows.confusions(scored, len(names), facts.classes)
     findings.unjudged = rows.unjudged(scored, len(names)) if plan.judge is not None else [0] * len(names)

@@ -130,12 +130,18 @@ def _comparison(c: Comparison, result: EvaluationResult) -> dict[str, Any]:
 
 
 def _labels(findings: Findings) -> list[dict[str, Any]]:
-    """Return the labels, the most frequent first: rows, and the share that each model has right."""
+    """Return the labels, the most frequent first: rows, and of each model the share that it has right and its answers.
+
+    Both, as one alone misleads: who always gives a label has all its rows right.
+    """
     made = []
     for place, label in enumerate(findings.facts.classes if findings.confusions else ()):
-        lines = [counts[place] for counts in findings.confusions]
-        rows = sum(lines[0])
-        made.append({"value": label, "rows": rows, "cells": [shown(n[place] / max(1, rows), "share") for n in lines]})
+        rows, cells = sum(findings.confusions[0][place]), []
+        for counts in findings.confusions:
+            hits, said = counts[place][place], sum(line[place] for line in counts)
+            right = f"{shown(hits / said, 'share')} of them right" if said else "never"
+            cells.append({"right": shown(hits / max(1, rows), "share"), "said": f"{said:,}", "of_them": right})
+        made.append({"value": label, "rows": rows, "cells": cells})
     return sorted(made, key=lambda one: (-one["rows"], one["value"]))
 
 

@@ -139,7 +139,7 @@ def _pairs(result: EvaluationResult) -> Figure | None:
         for (colour, _), count in zip(_SIDES, counts, strict=True):
             width = 100 * count / total
             axis.barh(line, width, left=start, height=0.66, color=colour)
-            if width > 5:
+            if width > 2:
                 axis.text(start + width / 2, line, f"{count:,}", ha="center", va="center", fontsize=8)
             start += width
     axis.set_yticks(range(len(told)), [f"{_cut(c.model)}: {c.metric}" for c, _ in told])

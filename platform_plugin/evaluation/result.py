@@ -26,6 +26,7 @@ class ModelResult:
         failure: why it could not be evaluated at all, else None; then it has no values.
         seconds: that it took to predict; None for an existing column. `engine_s` is what its engines took to start.
         prompt: of one row; None where it has none, or texts are not shown.
+        tokens: of a row, on average, in words; "" where they are not known.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ModelResult:
     seconds: float | None = None
     engine_s: float = 0.0
     prompt: str | None = None
+    tokens: str = ""
 
 
 @dataclass(frozen=True)

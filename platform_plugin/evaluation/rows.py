@@ -94,7 +94,7 @@ def readable(rows: DataFrame, shape: Shape, texts: bool) -> DataFrame:
     for place, name in enumerate(shape.models):
         answer = F.col("models")[place]
         kept = ["prediction"] if texts else []
-        kept += ["failed", "error", "prompt_tokens", "output_tokens", "seconds", "judge"]
+        kept += ["failed", "error", "prompt_tokens", "cached_tokens", "output_tokens", "seconds", "judge"]
         fields = [answer[k].alias(k) for k in kept]
         told = [F.col("scores")[place][i].alias(metric) for i, metric in enumerate(shape.metrics) if metric]
         fields += [F.struct(*told).alias("scores")] if told else []
@@ -155,6 +155,20 @@ def errors(rows: DataFrame, models: int) -> list[dict[str, int]]:
     made: list[dict[str, int]] = [{} for _ in range(models)]
     for row in sorted(found, key=lambda row: -row["count"]):
         made[row["model"]][row["error"]] = row["count"]
+    return made
+
+
+def tokens(rows: DataFrame, models: int) -> list[tuple[float, float, float] | None]:
+    """Return, for each model, the mean tokens of a row's prompt, those that were cached, and of its answer.
+
+    Over the rows where they are known; None where they are known of none.
+    """
+    answers = rows.select(F.posexplode("models").alias("model", "answer")).where("answer.prompt_tokens IS NOT NULL")
+    kinds = ("prompt_tokens", "cached_tokens", "output_tokens")
+    means = [F.avg(F.coalesce(F.col(f"answer.{kind}"), F.lit(0))).alias(kind) for kind in kinds]
+    made: list[tuple[float, float, float] | None] = [None] * models
+    for row in answers.groupBy("model").agg(*means).collect():
+        made[row["model"]] = (row[kinds[0]], row[kinds[1]], row[kinds[2]])
     return made
 
 

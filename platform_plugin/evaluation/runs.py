@@ -109,6 +109,7 @@ class Runs:
         if result.data:
             self._try(lambda: self._log_data(result))
         tags = {"mlflow.note.content": description(result), "evaluation.unmet": "; ".join(result.unmet)}
+        tags["evaluation.required"] = ("not met" if result.unmet else "met") if result.required else ""
         self._try(lambda: mlflow.set_tags(_short(tags)))
         for folder, path in files.items():
             # What Hadoop leaves beside the parquet files (.crc, _SUCCESS) is nothing to look at.
@@ -216,7 +217,7 @@ def side_by_side(result: EvaluationResult) -> dict[str, float]:
 
 def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:
     """Return a model's metrics by their names in MLflow, whose pages make a section of what is before a "/"."""
-    made: dict[str, float] = {}
+    made: dict[str, float] = {"engine_start_s": model.engine_s} if model.engine_s else {}
     for metric, found in model.values.items():
         made[metric] = found.value
         made |= {f"interval/{metric}_low": found.low, f"interval/{metric}_high": found.high}

@@ -41,7 +41,8 @@ def description(result: EvaluationResult) -> str:
     warned = f"**{count} warning{'s' if count > 1 else ''}**; " if count else ""
     made = [f"{subject(result)}; {warned}**report.html** is under Artifacts."]
     said = [f"**{one.verdict}**: {one.text}" for one in sentences(result)]
-    for title, lines in (("Not met", result.unmet), ("Found", said), ("Warnings", result.warnings)):
+    met = [f"{gate}: met" for gate in result.required] if not result.unmet else []
+    for title, lines in (("Required", met), ("Not met", result.unmet), ("Found", said), ("Warnings", result.warnings)):
         if lines:
             made += ["", f"**{title}**", "", *[f"- {line}" for line in lines]]
     return "\n".join([*made, "", *_markdown(result.table())])
@@ -77,7 +78,8 @@ def subject(result: EvaluationResult) -> str:
         who = f"{len(names)} models"
     else:
         who = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    where = f" of {result.data}" if result.data else ""
+    of = "of a query on" if "query" in result.facts else "of"
+    where = f" {of} {result.data}" if result.data else ""
     return f"{who} on {result.rows:,} rows{where}" + (f", label {result.label}" if result.label else "")
 
 
