@@ -32,6 +32,12 @@ def in_turns(ours: Any, theirs: Any, times: int) -> tuple[float, float, float]:
     return cold, statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
 
 
+def median(frame: Any, times: int) -> float:
+    """Return the median of so many runs after one."""
+    seconds(frame)
+    return statistics.median(seconds(frame) for _ in range(times))
+
+
 def seconds(frame: Any) -> float:
     """Return the seconds of one run."""
     began = time.monotonic()
