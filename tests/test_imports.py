@@ -18,7 +18,7 @@ LAYERS = [
     "errors",
     "config profiles arguments schema double_text template tally report progress view jdk meter failures connection "
     "measure classes overlap rouge prices actors footprint listeners crossing remote "
-    "halving named ddl",
+    "halving named ddl known",
     "bridges engines chat output ask prompting rows keeper monitor replica routing deployment pool session spark_conf "
     "shipping weights saved credentials udf metrics k8s local_ray probe predictors tensors arrays",
     "supervision passage asker hand_off whole_rows stream requests budget forwarder direct inference run scoring "
