@@ -10,7 +10,9 @@ from integration_tests.processes import processes
 
 
 class Peak:
-    """The most memory that this process had while the context was open, sampled ten times a second.
+    """The most memory of its own that this process had while the context was open, sampled ten times a second.
+
+    Not what it shares with others: libraries, and Ray's object store, of which each process has what it ever touched.
 
     Args:
         title: of processes under this one, whose sum is taken in place of this process's.
@@ -26,7 +28,8 @@ class Peak:
 
     def _watch(self) -> None:
         while not self._over.wait(0.1):
-            self.bytes = max(self.bytes, sum(process.memory_info().rss for process in self._processes))
+            found = [process.memory_info() for process in self._processes]
+            self.bytes = max(self.bytes, sum(one.rss - one.shared for one in found))
 
     def __enter__(self) -> Peak:
         self._thread.start()
