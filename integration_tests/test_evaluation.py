@@ -96,7 +96,7 @@ def test_evaluation_of_pipelines_with_a_judge_is_logged(data: DataFrame, server:
     assert parent.data.params["required"] == "accuracy >= 0.5; error_rate <= 0.1"
     assert "wrong: accuracy" in parent.data.tags["evaluation.unmet"]
     note = parent.data.tags["mlflow.note.content"]
-    assert re.match(r"plain and wrong on 40 rows, label topic; \*\*\d warnings\*\*; \*\*report.html\*\* is under Art", note)
+    assert re.match(r"plain and wrong on 40 rows, label topic; \*\*\d warnings\*\*; \*\*report.html\*\* is under", note)
     assert "\n\n**Not met**\n\n- wrong: accuracy = 0, wanted >= 0.5" in note
     assert "\n| always 'card' | 35.0 % |" in note
     assert plain.tags["mlflow.note.content"].startswith("pipeline, the baseline, on 40 rows\n\n| metric | value |")
