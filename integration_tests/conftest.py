@@ -25,6 +25,7 @@ from pyspark.ml.linalg import DenseMatrix, DenseVector, MatrixUDT, SparseVector,
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
+from integration_tests import postgres
 from integration_tests.tracking_server import Server, tracking_server
 from platform_plugin.errors import MissingDependencyError
 from platform_plugin.jdk import use_java
@@ -149,8 +150,10 @@ def until() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with tracking_server(tmp_path_factory.mktemp("mlflow")) as running:
-        yield running
+    with contextlib.ExitStack() as stack:
+        # Stricter than SQLite: lengths, types and characters that it lets pass are errors here.
+        store = stack.enter_context(postgres.postgres()) if postgres.found() else None
+        yield stack.enter_context(tracking_server(tmp_path_factory.mktemp("mlflow"), store))
 
 
 @pytest.fixture(scope="module")

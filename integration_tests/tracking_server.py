@@ -1,4 +1,4 @@
-"""A real MLflow server on loopback: SQLite, local artifacts, one worker."""
+"""A real MLflow server on loopback: SQLite or another store, local artifacts, one worker."""
 
 from __future__ import annotations
 
@@ -31,14 +31,18 @@ class Server:
 
 
 @contextmanager
-def tracking_server(folder: Path, seconds: float = 240) -> Iterator[Server]:
-    """Start a server whose files are in `folder`, and wait until it answers."""
+def tracking_server(folder: Path, store: str | None = None, seconds: float = 240) -> Iterator[Server]:
+    """Start a server whose files are in `folder`, and wait until it answers.
+
+    Args:
+        store: URI of its database; without one, SQLite in `folder`.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-        *("--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"),
+        *("--backend-store-uri", store or f"sqlite:///{folder / 'mlflow.db'}"),
         *("--artifacts-destination", str(folder / "artifacts")),
     ]
     with (folder / "server.log").open("wb") as log:

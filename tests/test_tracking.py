@@ -428,6 +428,11 @@ def test_a_long_prompt_is_cut_and_known_by_its_hash() -> None:
     assert first["promptTemplate.sha256"] != second["promptTemplate.sha256"]
 
 
+def test_a_character_that_postgresql_refuses_is_not_sent() -> None:
+    found = description.params(LLMPredictor(promptTemplate="{text}\0", engine="echo"))
+    assert found["promptTemplate"] == "{text}\ufffd"
+
+
 def test_what_a_report_does_not_know_is_no_metric() -> None:
     made = description.metrics(report(engine_busy_share=None, answering_s=0.0, latency=Histogram(), prompt_tokens=0))
     assert not {"engine_busy_share", "tokens_per_s", "prefix_hit_rate", "latency_p50_s"} & set(made)

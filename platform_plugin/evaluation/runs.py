@@ -15,7 +15,7 @@ from typing import Any
 from platform_plugin.errors import ConfigError, MissingDependencyError
 from platform_plugin.evaluation.result import EvaluationResult, ModelResult
 from platform_plugin.evaluation.summary import description, model_description
-from platform_plugin.tracking.description import metric_name
+from platform_plugin.tracking.description import metric_name, storable
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Runs:
             tags=[RunTag(name, text) for name, text in _short(tags).items()],
         )
         if model.failure:
-            client.set_tag(run_id, "evaluation.failure", model.failure[:_MOST_TEXT])
+            client.set_tag(run_id, "evaluation.failure", storable(model.failure)[:_MOST_TEXT])
             client.set_terminated(run_id, "FAILED")
 
     def _log_data(self, result: EvaluationResult) -> None:
@@ -231,4 +231,4 @@ def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:
 
 def _short(values: dict[str, Any]) -> dict[str, str]:
     """Return values as texts that every store takes; empty ones are left out."""
-    return {name: str(value)[:_MOST_TEXT] for name, value in values.items() if value != ""}
+    return {name: storable(str(value))[:_MOST_TEXT] for name, value in values.items() if value != ""}

@@ -75,6 +75,11 @@ def metric_name(part: str) -> str:
     return re.sub(r"[^\w.\- ]", "_", part).replace(" ", "_")
 
 
+def storable(text: str) -> str:
+    """Return a text that every store takes: PostgreSQL refuses the character 0."""
+    return text.replace("\0", "\ufffd")
+
+
 def masked(value: Any) -> Any:
     """Return `value` without what looks like a secret, at any depth."""
     if isinstance(value, dict):
@@ -105,4 +110,5 @@ def _profile(model: str) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = storable(text)
     return text if len(text) <= PARAM_CHARS else text[: PARAM_CHARS - 1] + "…"
