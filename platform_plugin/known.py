@@ -41,7 +41,12 @@ class Known:
 
 
 def _contents(requests: pa.Table) -> pa.Array:
-    """Return one text a request that says all that it asks."""
-    parts = [requests[name].cast(pa.large_string()) for name in ("sampling", "prompt") if name in requests.column_names]
+    """Return one text a request, equal exactly for requests that ask the same."""
+    prompt = requests["prompt"].cast(pa.large_string())
+    if "sampling" not in requests.column_names:
+        return prompt.combine_chunks()
+    sampling = requests["sampling"].cast(pa.large_string())
+    # Its length says where it ends, and that it is null: any character may be in either text.
+    length = pc.fill_null(pc.binary_length(sampling).cast(pa.int64()), -1).cast(pa.large_string())
     mark = pa.scalar("\0", pa.large_string())
-    return pc.binary_join_element_wise(*parts, mark, null_handling="replace", null_replacement="").combine_chunks()
+    return pc.binary_join_element_wise(length, pc.fill_null(sampling, ""), prompt, mark).combine_chunks()

@@ -223,6 +223,16 @@ def test_file_with_a_key_that_is_its_text_and_a_model_that_knows_nothing(spark: 
     assert all(text in str(result) and html.escape(text, quote=False) in html.unescape(page) for text in wanted)
 
 
+def test_constant_of_one_label_is_always_right(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", "a"), ("a", "a")], "label string, said string")
+    given: dict[str, Any] = {"resamples": 0, "track": False}
+    result = evaluate({"m": "said"}, frame, "label", ["accuracy"], require={"accuracy": ">=constant"}, **given)
+    assert result.constant is not None
+    assert result.constant.values == {"accuracy": 1.0}
+    with pytest.raises(GateError, match=r"m: accuracy = 1, wanted > 1 \(constant\)"):
+        evaluate({"m": "said"}, frame, "label", ["accuracy"], require={"accuracy": ">constant"}, **given)
+
+
 def _row(page: str, label: str) -> str:
     """Return the line of a label in the table by label."""
     return page.split("<h2>By label</h2>")[1].split(f"<td>{label}</td>")[1].split("</tr>")[0]
@@ -300,6 +310,12 @@ def test_pipelines_are_evaluated_and_one_that_fails_leaves_the_others_their_numb
             "table /no/such cannot be read",
         ),
         ({"metrics": ["cost"]}, ConfigError, "which model made a prediction column is not known"),
+        ({"require": {"error_rate": "<constant"}}, ConfigError, "does not compare with labels"),
+        (
+            {"label": "label", "metrics": ["accuracy"], "require": {"accuracy": ">constant"}, "distinct": True},
+            ConfigError,
+            "more than 1,000 distinct values",
+        ),
         ({"where": "id < 0"}, ConfigError, "the data has no rows"),
         ({"where": "topic IS NULL"}, ConfigError, "label='topic' is null in all 8 rows"),
         ({"output": "."}, ConfigError, "is there and not empty"),
@@ -310,6 +326,8 @@ def test_bad_input_is_told_before_anything_runs(
 ) -> None:
     given = {"models": {"a": "old"}, "label": "topic", "track": False, **change}
     frame = data.where(given.pop("where", "true"))
+    if given.pop("distinct", False):
+        frame = spark.range(1500).selectExpr("string(id) AS label", "'x' AS old")
     if given.pop("many", False):
         frame = spark.range(2000).selectExpr("id", "'x' AS topic", "'x' AS old")
     with pytest.raises(error, match=f"(?s){message}"):

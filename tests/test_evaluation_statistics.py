@@ -59,6 +59,18 @@ def test_equal_rows_weigh_what_as_many_rows_do() -> None:
     assert np.array_equal(made, weights(keys(500), np.full(500, 9), 200))
 
 
+@pytest.mark.parametrize(("rows", "wanted"), [(1, "no evidence"), (5, "no evidence"), (8, "better")])
+def test_few_rows_that_are_all_alike_are_no_evidence(rows: int, wanted: str) -> None:
+    ones, zeros = np.ones(1001), np.zeros(1001)
+    metrics = [("accuracy", "higher", True)]
+    (found,) = compare("new", "old", metrics, [(ones, zeros)], [(rows, 0, 0)], rows)
+    assert found.p == pytest.approx(stats.binomtest(rows, rows).pvalue)
+    assert found.verdict == wanted
+    # Of a metric whose rows are not counted, as many may differ as there are.
+    (macro,) = compare("new", "old", metrics, [(ones, zeros)], [None], rows)
+    assert macro.p == found.p
+
+
 @pytest.mark.parametrize("hits", [0, 231])
 def test_interval_of_rows_that_are_all_alike_is_the_exact_one(hits: int) -> None:
     value = hits / 231
@@ -147,15 +159,15 @@ def test_comparison_corrects_over_the_metrics() -> None:
     near = np.concatenate([[0.2], chance.normal(0.2, 0.095, 999)])
     zero = np.zeros(1000)
     metrics = [("far", "higher", True), ("near", "higher", True), ("load", "lower", False)]
-    values, pairs = [(far, zero), (near, zero), (far, zero)], [(3, 2, 1), (1, 1, 1), (9, 0, 0)]
-    a, b, c = compare("new", "old", metrics, values, pairs)
+    values, pairs = [(far, zero), (near, zero), (far, zero)], [(30, 2, 10), (10, 1, 10), (90, 0, 0)]
+    a, b, c = compare("new", "old", metrics, values, pairs, 100)
     assert (a.p, a.p_holm) == (0.001, 0.002)
     assert a.verdict == "better"
     assert b.p_holm == b.p > 0.01
-    assert (a.wins, a.ties, a.losses) == (3, 2, 1)
+    assert (a.wins, a.ties, a.losses) == (30, 2, 10)
     assert (a.least, b.least) == (True, False)
     # Resamples without a value can show nothing.
-    (some,) = compare("new", "old", metrics[:1], [(np.where(np.arange(1000) < 500, far, np.nan), zero)], pairs[:1])
+    (some,) = compare("new", "old", metrics[:1], [(np.where(np.arange(1000) < 500, far, np.nan), zero)], pairs[:1], 100)
     assert (some.p, some.least) == (0.002, True)
     assert (p_text(a), p_text(b), p_text(c)) == ("\u2264 0.002", f"{b.p:.3f}", "")
     # What is not tested is told, and takes no part in the correction.

@@ -77,28 +77,55 @@ def test_input_is_lent_up_to_a_bound_and_given_back(monkeypatch: pytest.MonkeyPa
     size = 8 * ROWS
     monkeypatch.setattr(partition, "MOST_LENT", 2 * size + size // 2)
     kept: list[pa.RecordBatch] = []
-    lent: list[int] = []
 
     def keep(batches: Batches) -> Batches:
         for one in batches:
             kept.append(one)
-            lent.append(sum(of._lent.values()))
             yield one
 
     of = made(keep)
     assert run(of, *[stream(batch(i * ROWS)) for i in range(4)]) == list(range(4 * ROWS))
-    assert [size_bytes // size for size_bytes in lent] == [1, 2, 2, 2]
-    # What was lent holds Ray's store; what is beyond the bound is a copy.
+    gc.collect()
+    # Two loads are held by their batches; the others, beyond the bound, were copied.
+    assert sum(of._held.values()) // size == 2
     assert [one["x"].to_pylist()[0] for one in kept] == [i * ROWS for i in range(4)]
     kept.clear()
     gc.collect()
-    assert sum(of._lent.values()) == 0
+    assert of._held == {}
+
+
+def test_load_is_held_whole_by_a_part_of_it() -> None:
+    kept: list[pa.RecordBatch] = []
+
+    def keep(batches: Batches) -> Batches:
+        for number, one in enumerate(batches):
+            kept.extend([one] * (number == 2))
+            yield one
+
+    of = made(keep)
+    load = stream(*[batch(i * ROWS) for i in range(5)])
+    size = load.size
+    assert run(of, load) == list(range(5 * ROWS))
+    del load
+    gc.collect()
+    assert list(of._held.values()) == [size]
+    kept.clear()
+    gc.collect()
+    assert of._held == {}
 
 
 def test_small_input_is_copied() -> None:
-    of = made(lambda batches: batches)
+    kept: list[pa.RecordBatch] = []
+
+    def keep(batches: Batches) -> Batches:
+        for one in batches:
+            kept.append(one)
+            yield one
+
+    of = made(keep)
     assert run(of, stream(pa.record_batch({"x": [1, 2]}))) == [1, 2]
-    assert not of._lent
+    gc.collect()
+    assert of._held == {}
 
 
 def test_memory_of_a_giant_answer_is_let_go() -> None:

@@ -180,3 +180,8 @@ def test_rows_with_other_sampling_do_not_share_what_is_known() -> None:
     for sampling in ('{"seed": 1}', None, '{"seed": 1}'):
         answer(rows("a", sampling=[sampling]), task).wait()
     assert task.asked == [["a"], ["a"]]
+    # Null is no empty text, and no character parts the two.
+    pairs = [(None, "b"), ("", "b"), (None, "\0b"), ("\0", "b"), ("\0\0", "b"), ("0\0", "b"), ("0", "\0b")]
+    for sampling, prompt in pairs:
+        answer(rows(prompt, sampling=[sampling]), task).wait()
+    assert len(task.asked) == 2 + len(pairs)

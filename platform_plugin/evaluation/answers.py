@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 
 from platform_plugin import schema
 from platform_plugin.answers import release_answers
+from platform_plugin.classes import MOST_CLASSES
 from platform_plugin.errors import ConfigError, SchemaError
 from platform_plugin.evaluation import frame
 from platform_plugin.evaluation.frame import ROW
+from platform_plugin.evaluation.gates import CONSTANT
 from platform_plugin.evaluation.models import Candidate
 from platform_plugin.evaluation.plan import Plan
 
@@ -78,6 +80,11 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
                 f"by={name!r} has about {size:,} values; at most {MOST_SLICES} slices can be read. Group them first."
             )
     counts = frame.classes(label, data) if plan.needs_classes and plan.label else {}
+    if len(counts) > MOST_CLASSES and any(gate.bound == CONSTANT for gate in plan.gates):
+        raise ConfigError(
+            f"require compares with a constant, and label={plan.label!r} has more than {MOST_CLASSES:,} distinct values, "
+            "which are no classes; write a number."
+        )
     return DataFacts(rows, labelled, counts, _files(data))
 
 

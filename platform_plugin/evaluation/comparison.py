@@ -111,6 +111,7 @@ def compare(
     metrics: Sequence[tuple[str, str, bool]],
     values: Sequence[tuple[Values, Values]],
     pairs: Sequence[tuple[int, int, int] | None],
+    rows: int,
 ) -> list[Comparison]:
     """Return one comparison a metric, with Holm's correction over those that are tested.
 
@@ -118,12 +119,16 @@ def compare(
         metrics: name and better side of each, and whether it is tested.
         values: of the model and of the baseline, over all rows and then over the same resamples.
         pairs: wins, ties, losses; None where they are not counted.
+        rows: that are compared.
     """
     # What is not tested has no resamples, and so no interval and no p.
     differences = [
         (ours - theirs)[: None if tested else 1] for (_, _, tested), (ours, theirs) in zip(metrics, values, strict=True)
     ]
-    p_values = [p_value(d) for d in differences]
+    # Few rows cannot say much, and resamples of rows that are all alike would say that they are sure: the least is the
+    # p of so many rows that all fall on one side.
+    differing = [rows if pair is None else pair[0] + pair[2] for pair in pairs]
+    p_values = [max(p_value(d), min(1.0, 2.0 ** (1 - n))) for d, n in zip(differences, differing, strict=True)]
     corrected = holm(p_values)
     made = []
     for place, ((name, better, tested), d, p) in enumerate(zip(metrics, differences, p_values, strict=True)):

@@ -159,7 +159,7 @@ class Findings:
 
     def _constant(self) -> Constant | None:
         counts = self.facts.counts
-        if not self.bound or not 2 <= len(counts) <= MOST_CLASSES:
+        if not self.bound or not 1 <= len(counts) <= MOST_CLASSES:
             return None
         return constant(dict(zip(self.plan.metrics, self.bound[0], strict=True)), counts)
 
@@ -172,6 +172,7 @@ class Findings:
             [(name, metric.better, getattr(metric, "tested", True)) for name, metric in self.plan.metrics.items()],
             [(self.sums.values[ours, i], self.sums.values[theirs, i]) for i in places],
             [self.sums.pairs.get((ours, i)) for i in places],
+            self.facts.labelled if self.plan.label else self.facts.rows,
         )
 
     def _slices(self) -> list[SliceResult]:

@@ -22,7 +22,7 @@ from platform_plugin.udf.task import Task, lives
 MOST_KEPT = 16 * 2**20
 """Bytes of output that wait to be fetched before the function has to wait."""
 MOST_LENT = 64 * 2**20
-"""Bytes of Ray's store that a function may hold in its input; what goes beyond is copied, and the store's is let go."""
+"""Bytes of loads in Ray's store that may be held; what a function reads beyond is copied, and its load is let go."""
 _WORTH_LENDING = 2**16
 FORGOTTEN_S = 3600.0
 
@@ -55,8 +55,8 @@ class Partition:
         self._input: list[memoryview] = []
         self._input_ended = False
         self._hungry = False
-        self._lent: dict[int, int] = {}
-        self._lendings = itertools.count()
+        self._held: dict[int, int] = {}
+        self._loads = itertools.count()
         self.outputs = outputs or [Load(), Load()]
         for output in self.outputs:
             output.clear()
@@ -95,8 +95,12 @@ class Partition:
 
     def _take(self, load: pa.Buffer) -> None:
         """Queue the batches of a load, which is a whole stream, as a further piece of this partition's one stream."""
-        stream = memoryview(rebatched(load, self._batch_rows) if self._batch_rows else load)
-        schema, messages = batches(stream)
+        load = rebatched(load, self._batch_rows) if self._batch_rows else load
+        # Whole, by whichever part of it is kept; given back, in whichever thread, when nothing points to it any more.
+        place = next(self._loads)
+        self._held[place] = load.size
+        weakref.finalize(load, self._held.pop, place).atexit = False
+        schema, messages = batches(memoryview(load))
         if not self._begun:
             self._input.append(memoryview(schema))
             self._begun = True
@@ -155,13 +159,8 @@ class Partition:
 
     def _lend(self, data: memoryview) -> bytes | memoryview:
         """Return `data` as it lies in Ray's store, where it is worth it and not too much of that is held already."""
-        size = len(data)
-        if size < _WORTH_LENDING or sum(list(self._lent.values())) + size > MOST_LENT:
+        if len(data) < _WORTH_LENDING or sum(list(self._held.values())) > MOST_LENT:
             return bytes(data)
-        # Given back when nothing points to it any more, in whichever thread that is: each in one step.
-        place = next(self._lendings)
-        self._lent[place] = size
-        weakref.finalize(data, self._lent.pop, place).atexit = False
         return data
 
     def write(self, data: Any) -> int:
