@@ -82,8 +82,8 @@ def look(plan: Plan, data: DataFrame) -> DataFacts:
     counts = frame.classes(label, data) if plan.needs_classes and plan.label else {}
     if len(counts) > MOST_CLASSES and any(gate.bound == CONSTANT for gate in plan.gates):
         raise ConfigError(
-            f"require compares with a constant, and label={plan.label!r} has more than {MOST_CLASSES:,} distinct values, "
-            "which are no classes; write a number."
+            f"require compares with a constant, and label={plan.label!r} has more than {MOST_CLASSES:,} distinct "
+            "values, which are no classes; write a number."
         )
     return DataFacts(rows, labelled, counts, _files(data))
 
