@@ -56,6 +56,17 @@ def made(function: Callable[[Batches], Batches], outputs: list[Load] | None = No
     return Partition(lambda _, rows: function(rows), Serializer(), task, outputs=outputs)
 
 
+def keeping(kept: list[pa.RecordBatch], which: slice = slice(None)) -> Callable[[Batches], Batches]:
+    """Return a function that changes nothing, and keeps those batches."""
+
+    def keep(batches: Batches) -> Batches:
+        for number, one in enumerate(batches):
+            kept.extend([one] * (number in range(100)[which]))
+            yield one
+
+    return keep
+
+
 def run(of: Partition, *loads: pa.Buffer) -> list[int]:
     """Return what a partition yields; each answer is copied before the next step, as Ray does."""
     answers = [bytes(of.step(load, False)[1]) for load in loads]
@@ -77,13 +88,7 @@ def test_input_is_lent_up_to_a_bound_and_given_back(monkeypatch: pytest.MonkeyPa
     size = 8 * ROWS
     monkeypatch.setattr(partition, "MOST_LENT", 2 * size + size // 2)
     kept: list[pa.RecordBatch] = []
-
-    def keep(batches: Batches) -> Batches:
-        for one in batches:
-            kept.append(one)
-            yield one
-
-    of = made(keep)
+    of = made(keeping(kept))
     assert run(of, *[stream(batch(i * ROWS)) for i in range(4)]) == list(range(4 * ROWS))
     gc.collect()
     # Two loads are held by their batches; the others, beyond the bound, were copied.
@@ -96,13 +101,7 @@ def test_input_is_lent_up_to_a_bound_and_given_back(monkeypatch: pytest.MonkeyPa
 
 def test_load_is_held_whole_by_a_part_of_it() -> None:
     kept: list[pa.RecordBatch] = []
-
-    def keep(batches: Batches) -> Batches:
-        for number, one in enumerate(batches):
-            kept.extend([one] * (number == 2))
-            yield one
-
-    of = made(keep)
+    of = made(keeping(kept, slice(2, 3)))
     load = stream(*[batch(i * ROWS) for i in range(5)])
     size = load.size
     assert run(of, load) == list(range(5 * ROWS))
@@ -116,13 +115,7 @@ def test_load_is_held_whole_by_a_part_of_it() -> None:
 
 def test_small_input_is_copied() -> None:
     kept: list[pa.RecordBatch] = []
-
-    def keep(batches: Batches) -> Batches:
-        for one in batches:
-            kept.append(one)
-            yield one
-
-    of = made(keep)
+    of = made(keeping(kept))
     assert run(of, stream(pa.record_batch({"x": [1, 2]}))) == [1, 2]
     gc.collect()
     assert of._held == {}

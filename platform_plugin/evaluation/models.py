@@ -51,7 +51,7 @@ class Candidate:
     @property
     def stage(self) -> AnsweredStage | None:
         """The last LLM stage of the model, or None."""
-        found = [stage for stage in self.stages if isinstance(stage, AnsweredStage)]
+        found = _answered(self.model)
         return found[-1] if found else None
 
     @property
@@ -80,14 +80,13 @@ class Candidate:
 
         None without such a stage, and where an earlier one would have to be asked for it.
         """
-        if sum(isinstance(stage, AnsweredStage) for stage in self.stages) != 1:
+        asked = _answered(self.model)
+        if len(asked) != 1:
             return None
-        for stage in self.stages:
-            if isinstance(stage, AnsweredStage):
-                row = frame.select(stage.source().prompt(frame.schema).alias("prompt")).first()
-                return row["prompt"] if row is not None else None
+        for stage in self.stages[: self.stages.index(asked[0])]:
             frame = stage.transform(frame)
-        return None
+        row = frame.select(asked[0].source().prompt(frame.schema).alias("prompt")).first()
+        return row["prompt"] if row is not None else None
 
     def output(self, prediction: str | None) -> str:
         """Return the column that holds the predictions. Raises ConfigError where the model does not say.
@@ -117,9 +116,9 @@ class Candidate:
         if not stage.isDefined(stage.detailsCol):
             # Not copy({detailsCol: ...}), which would set it in every LLM stage of the pipeline.
             model = model.copy()
-            [part for part in _stages(model) if isinstance(part, AnsweredStage)][-1].setDetailsCol(details)
+            _answered(model)[-1].setDetailsCol(details)
         out = model.transform(frame)
-        reports = [part.lastReport for part in _stages(model) if isinstance(part, AnsweredStage)]
+        reports = [part.lastReport for part in _answered(model)]
         engine_s = sum(report.steps.get("engine", 0.0) for report in reports if report is not None)
         return Predicted(out, stage.getErrorCol(), details, engine_s)
 
@@ -187,6 +186,11 @@ def _logged(name: str, uri: str) -> Transformer:
     except (MlflowException, OSError) as exc:
         raise ConfigError(f"model {name!r} cannot be loaded from {uri!r}: {exc}") from exc
     return loaded
+
+
+def _answered(model: Params | None) -> list[AnsweredStage]:
+    """Return the LLM stages of a pipeline, in order."""
+    return [stage for stage in _stages(model) if isinstance(stage, AnsweredStage)]
 
 
 def _stages(model: Params | None) -> list[Any]:

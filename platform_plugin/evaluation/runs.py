@@ -167,7 +167,7 @@ class Runs:
         logged = client.get_run(run_id).data.params
         params = _short({"source": model.source, **model.params})
         tags = {f"evaluation.{c.metric}": c.verdict for c in result.comparisons if c.model == model.name}
-        tags["mlflow.note.content"] = model_description(result, model)
+        tags |= {"mlflow.note.content": model_description(result, model), "evaluation.failure": model.failure or ""}
         client.log_batch(
             run_id,
             metrics=[Metric(name, value, now, 0) for name, value in numbers(result, model).items()],
@@ -175,7 +175,6 @@ class Runs:
             tags=[RunTag(name, text) for name, text in _short(tags).items()],
         )
         if model.failure:
-            client.set_tag(run_id, "evaluation.failure", storable(model.failure)[:_MOST_TEXT])
             client.set_terminated(run_id, "FAILED")
 
     def _log_data(self, result: EvaluationResult) -> None:
@@ -207,12 +206,13 @@ class Runs:
 
 def side_by_side(result: EvaluationResult) -> dict[str, float]:
     """Return the metrics of the parent run: each metric a section of MLflow's page, with a value a model."""
-    values = {
-        f"{metric}/{metric_name(model.name)}": found.value
-        for model in result.models
-        for metric, found in model.values.items()
-    }
-    return {name: value for name, value in values.items() if not math.isnan(value)}
+    return _known(
+        {
+            f"{metric}/{metric_name(model.name)}": found.value
+            for model in result.models
+            for metric, found in model.values.items()
+        }
+    )
 
 
 def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:
@@ -226,7 +226,12 @@ def numbers(result: EvaluationResult, model: ModelResult) -> dict[str, float]:
             d = c.difference
             made |= {f"difference/{c.metric}": d.value, f"p_holm/{c.metric}": c.p_holm}
             made |= {f"difference/{c.metric}_low": d.low, f"difference/{c.metric}_high": d.high}
-    return {name: value for name, value in made.items() if not math.isnan(value)}  # which some stores refuse
+    return _known(made)
+
+
+def _known(values: dict[str, float]) -> dict[str, float]:
+    """Return values without NaN, which some stores refuse."""
+    return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
 def _short(values: dict[str, Any]) -> dict[str, str]:
